@@ -209,6 +209,10 @@ def test_simulators_have_xla_beside_them_by_where_it_ran():
     said = {"xla on": "cpu", "rates": {"cuda, nothing": [2e6], "xla, nothing": [1e6]}}
     (case,) = simulators.cases_of("CartPole-v1", said)
     assert (case.value("ours"), case.value("our xla on cpu")) == (2.0, 1.0)
+    assert set(case.references) == {"our xla on cpu"}
+    said["rates"]["cuda in a graph, nothing"] = [3e6]
+    (case,) = simulators.cases_of("CartPole-v1", said)
+    assert case.value("ours, 64 calls as one CUDA graph") == 3.0
 
 
 def test_the_survey_counts_the_time_in_which_gpus_were_recorded():

@@ -11,6 +11,7 @@ from comparing import EVERYTHING, random_actions
 from on_gpu import why_no_gpu
 
 from drivetrain import sim
+from drivetrain.bench.gpu.graphs import replayed
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.registry import ENVIRONMENTS
@@ -84,6 +85,28 @@ def test_arrays_on_the_gpu_that_do_not_fit_are_refused():
         rollout(rollout.reset(), wrong)
 
 
+def on_a_stream_of_its_own(num_envs, record):
+    """A rollout of single steps whose launches can be captured, and random actions on the GPU."""
+    from cuda.core import Device
+
+    device = Device()
+    device.set_current()
+    rollout = sim.compile(sim.make("CartPole-v1"), num_envs, 1, "cuda", record=record, stream=device.create_stream())
+    return rollout, np.random.default_rng(0).integers(2, size=(1, num_envs), dtype=np.int32)
+
+
+def test_single_steps_replayed_as_a_graph_are_the_steps_that_native_takes():
+    rollout, actions = on_a_stream_of_its_own(1000, ())
+    native = sim.compile(sim.make("CartPole-v1"), 1000, 1, "native", record=())
+    replay, leaves = replayed(rollout, rollout.reset(seed=3), actions, 40)
+    replay()
+    expected = native.reset(seed=3)
+    for _ in range(40):
+        expected, _ = native(expected, actions)
+    for x, y in zip(jax.tree.leaves(expected.env), leaves, strict=True):
+        np.testing.assert_array_equal(x, np.asarray(y))
+
+
 # Steps per second that an H200 could take of CartPole, by what bounds each: bytes written, or instructions.
 LIMITS = {"fused, full trajectory": 1.95e11, "fused, nothing recorded": 3.9e11, "one step per call": 6.9e10}
 
@@ -109,6 +132,26 @@ def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_p
         part = best / LIMITS[mode]
         sys.stdout.write(f"\nCartPole, {mode}, N = {num_envs}: {best:.3g} steps/s, {part:.0%} of an H200's limit\n")
     assert int(state.step) == (1 + 5 * 20) * num_steps
+
+
+def test_throughput_of_single_steps_in_a_graph_is_said_with_its_part_of_the_limit_of_an_h200(record_property, capsys):
+    num_envs, num_launches, num_replays = 2**20, 64, 10
+    rollout, actions = on_a_stream_of_its_own(num_envs, EVERYTHING[:4])
+    gpu = rollout.runner.gpu
+    replay, leaves = replayed(rollout, rollout.reset(), gpu.copied(actions), num_launches)
+    best = 0.0
+    for _ in range(5):
+        gpu.stream.sync()
+        start = time.perf_counter()
+        for _ in range(num_replays):
+            replay()
+        gpu.stream.sync()
+        best = max(best, num_replays * num_launches * num_envs / (time.perf_counter() - start))
+    record_property("steps_per_s", best)
+    with capsys.disabled():
+        part = best / LIMITS["one step per call"]
+        sys.stdout.write(f"\nCartPole, single steps in a graph: {best:.3g} steps/s, {part:.0%} of an H200's limit\n")
+    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in leaves)
 
 
 def test_a_scan_inside_a_program_of_jax_gives_the_bits_of_native():

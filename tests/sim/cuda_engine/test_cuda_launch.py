@@ -20,6 +20,7 @@ pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrai
 from on_host import OnHost
 
 from drivetrain import sim
+from drivetrain.bench.gpu.graphs import replayed
 from drivetrain.bench.sim.peers import ours_cuda
 from drivetrain.bench.sim.peers.ours import compiled
 from drivetrain.bench.sim.scene import Scene
@@ -49,6 +50,25 @@ class Stream:
     def sync(self):
         for event in self.events:
             event.is_done = True
+
+    def create_graph_builder(self):
+        return Builder()
+
+
+class Builder(list):
+    """What is launched into it is called whenever it is launched."""
+
+    def begin_building(self):
+        assert not self
+
+    def end_building(self):
+        return self
+
+    def complete(self):
+        return self
+
+    def launch(self, stream):
+        assert all(call() for call in self)
 
 
 class Buffer:
@@ -100,9 +120,13 @@ def gpu(monkeypatch):
     def launch(stream, config, kernel, num_envs, num_steps, first_step, *arrays):
         assert (kernel, config.block) == ("drivetrain_run", (128, 1, 1))
         assert [type(x) for x in (num_envs, num_steps, first_step)] == [np.int64, np.int64, np.uint32]
-        machine.launched_on = stream
         pointers = (ctypes.c_void_p * len(arrays))(*arrays)
-        assert machine.host.run(config.grid[0], int(num_envs), int(num_steps), int(first_step), pointers)
+        words = config.grid[0], int(num_envs), int(num_steps), int(first_step), pointers
+        if isinstance(stream, Builder):
+            stream.append(functools.partial(machine.host.run, *words))
+        else:
+            machine.launched_on = stream
+            assert machine.host.run(*words)
 
     monkeypatch.setattr(device, "opened", lambda: machine.device)
     monkeypatch.setattr(device, "driver", driver)
@@ -137,6 +161,22 @@ def test_states_and_trajectories_stay_on_the_gpu_and_are_those_of_native(gpu):
     assert row_on_gpu["obs"].__dlpack_device__() == (device.KIND, 0)
     after, _ = oracle(got, actions)  # another engine takes the state
     np.testing.assert_array_equal(after.env.theta, oracle(expected, actions)[0].env.theta)
+
+
+def test_single_steps_replayed_as_a_graph_are_the_steps_that_native_takes(gpu):
+    _, gpu.host, state, actions = native()
+    single, oracle = (sim.compile(sim.make("CartPole-v1"), NUM_ENVS, 1, engine) for engine in ("cuda", "native"))
+    gpu.host = OnHost(oracle.runner.traced, oracle.settings)
+    row = actions[:1]
+    replay, leaves = replayed(single, state, row, 5)
+    expected = state
+    for _ in range(5):
+        expected, _ = oracle(expected, row)
+    replay()
+    for x, y in zip(jax.tree.leaves(expected.env), leaves, strict=True):
+        np.testing.assert_array_equal(x, np.asarray(y))
+    assert single.runner.gpu.num_running == 2  # the call that was looked at, and the replay
+    single(state, row)  # goes on as before
 
 
 def test_inputs_live_until_their_launch_is_done(gpu):

@@ -14,6 +14,9 @@ from drivetrain.bench.sim.contenders import CUDA
 from drivetrain.core.errors import RunError
 
 NAME = "simulators"
+GRAPH, NUM_LAUNCHES = "cuda in a graph", 64
+"""Single steps replayed as one CUDA graph (graphs.py): how programs/rollouts.py says so, and how many."""
+IN_A_GRAPH = f"ours, {NUM_LAUNCHES} calls as one CUDA graph"
 NUM_ROUNDS = 3
 SCENES = (
     ("CartPole-v1", 2**20, 64),
@@ -54,7 +57,8 @@ def run(folder: Path, limit_s: float) -> Found:
 
 def cases_of(name: str, said: Any) -> list[Case]:
     """One for each form of recording. XLA is a peer only where it ran on the GPU, too."""
-    recorded = dict.fromkeys(key.partition(", ")[2] for key in said["rates"])
+    rates = said["rates"]
+    recorded = dict.fromkeys(key.partition(", ")[2] for key in rates)
     peer = "our xla" if said["xla on"] == "gpu" else f"our xla on {said['xla on']}"
     return [
         Case(
@@ -62,8 +66,15 @@ def cases_of(name: str, said: Any) -> list[Case]:
             unit="M steps/s",
             better="higher",
             group="Simulators on the GPU, by the clock",
-            samples={"ours": [rate / 1e6 for rate in said["rates"][f"cuda, {what}"]]},
-            references={peer: [rate / 1e6 for rate in said["rates"][f"xla, {what}"]]},
+            samples={"ours": _millions(rates[f"cuda, {what}"])},
+            references={
+                **({IN_A_GRAPH: _millions(rates[f"{GRAPH}, {what}"])} if f"{GRAPH}, {what}" in rates else {}),
+                peer: _millions(rates[f"xla, {what}"]),
+            },
         )
         for what in recorded
     ]
+
+
+def _millions(rates: list[float]) -> list[float]:
+    return [rate / 1e6 for rate in rates]

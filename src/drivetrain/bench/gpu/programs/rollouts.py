@@ -1,7 +1,7 @@
 """Steps per second of our engines on the GPU, in turn: ROLLOUTS.py ENVIRONMENT N K ROUNDS SAID.json.
 
 Actions lie on the device and results stay there; each turn ends when the device is done. XLA's turn is that of the
-engine `xla` on JAX's default device.
+engine `xla` on JAX's default device. With one step per call there is a turn of a CUDA graph of such calls, too.
 """
 
 # JAX is typed in part, and the engines' runners differ.
@@ -18,8 +18,11 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it would l
 
 import jax
 import numpy as np
+from cuda.core import Device
 
 from drivetrain import sim
+from drivetrain.bench.gpu.graphs import replayed
+from drivetrain.bench.gpu.simulators import GRAPH, NUM_LAUNCHES
 
 LEAST_S = 0.3
 
@@ -30,19 +33,20 @@ def main(env_name: str, num_envs: int, num_steps: int, num_rounds: int, file: Pa
     for recorded, record in (("nothing", ()), ("everything", ("obs", "reward", "terminated", "truncated"))):
         for engine in ("cuda", "xla"):
             turns[f"{engine}, {recorded}"] = turn(engine, env_name, num_envs, num_steps, record)
+        if num_steps == 1:
+            turns[f"{GRAPH}, {recorded}"] = turn_of_graph(env_name, num_envs, record)
     found: dict[str, list[float]] = {name: [] for name in turns}
     for _ in range(num_rounds):
         for name, take in turns.items():
-            found[name].append(rate(take, num_envs * num_steps))
+            per_call = NUM_LAUNCHES if name.startswith(GRAPH) else num_steps
+            found[name].append(rate(take, num_envs * per_call))
     file.write_text(json.dumps({"rates": found, "xla on": jax.default_backend()}))
 
 
 def turn(engine, env_name: str, num_envs: int, num_steps: int, record) -> Callable[[int], None]:
     """So many calls, waited for."""
     rollout = sim.compile(sim.make(env_name), num_envs, num_steps, engine, record=record)
-    keys = jax.random.split(jax.random.key(0), num_steps * num_envs)
-    actions = jax.jit(jax.vmap(rollout.env.action_space(rollout.params).sample))(keys)
-    actions = jax.tree.map(lambda x: x.reshape(num_steps, num_envs, *x.shape[1:]), actions)
+    actions = random_actions(rollout)
     if engine == "cuda":
         actions = jax.tree.map(lambda x: rollout.runner.gpu.copied(np.asarray(x)), actions)
     state = rollout.reset(seed=0)
@@ -55,6 +59,32 @@ def turn(engine, env_name: str, num_envs: int, num_steps: int, record) -> Callab
 
     take(1)
     return take
+
+
+def turn_of_graph(env_name: str, num_envs: int, record) -> Callable[[int], None]:
+    """So many replays of a graph of single steps, waited for."""
+    device = Device()
+    device.set_current()
+    rollout = sim.compile(sim.make(env_name), num_envs, 1, "cuda", record=record, stream=device.create_stream())
+    gpu = rollout.runner.gpu
+    actions = jax.tree.map(lambda x: gpu.copied(np.asarray(x)), random_actions(rollout))
+    replay, _ = replayed(rollout, rollout.reset(seed=0), actions, NUM_LAUNCHES)
+
+    def take(num_calls: int) -> None:
+        for _ in range(num_calls):
+            replay()
+        gpu.stream.sync()
+
+    take(1)
+    return take
+
+
+def random_actions(rollout):
+    """For every environment and step of a call."""
+    num_steps, num_envs = rollout.settings.num_steps, rollout.settings.num_envs
+    keys = jax.random.split(jax.random.key(0), num_steps * num_envs)
+    actions = jax.jit(jax.vmap(rollout.env.action_space(rollout.params).sample))(keys)
+    return jax.tree.map(lambda x: x.reshape(num_steps, num_envs, *x.shape[1:]), actions)
 
 
 def rate(take: Callable[[int], None], num_per_call: int) -> float:

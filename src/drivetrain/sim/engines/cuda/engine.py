@@ -79,8 +79,12 @@ class Kernel:
         self, number: int, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray]
     ) -> Sequence[DeviceArray]:
         """Put one launch on the stream. Arrays live until it is done: others may own them."""
-        settings, stream, arrays = self.settings, self.gpu.stream, [*inputs, *outputs]
-        counts = np.int64(settings.num_envs), np.int64(settings.num_steps), np.uint32(number)
-        launch(stream, self.config, self.kernel, *counts, *(array.ptr for array in arrays))
+        arrays = [*inputs, *outputs]
+        self.put(self.gpu.stream, number, arrays)
         self.gpu.keep(arrays)
         return outputs
+
+    def put(self, stream: Any, number: int, arrays: Sequence[DeviceArray]) -> None:
+        """Put one launch on a stream, or into a graph that is being built."""
+        counts = np.int64(self.settings.num_envs), np.int64(self.settings.num_steps), np.uint32(number)
+        launch(stream, self.config, self.kernel, *counts, *(array.ptr for array in arrays))
