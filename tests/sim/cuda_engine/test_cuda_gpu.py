@@ -111,6 +111,19 @@ def test_single_steps_replayed_as_a_graph_are_the_steps_that_native_takes():
 LIMITS = {"fused, full trajectory": 1.95e11, "fused, nothing recorded": 3.9e11, "one step per call": 6.9e10}
 
 
+def best_rate(gpu, take, num_calls, num_steps):
+    """Steps per second in the best of five turns of so many calls, each of so many steps."""
+    best = 0.0
+    for _ in range(5):
+        gpu.stream.sync()
+        start = time.perf_counter()
+        for _ in range(num_calls):
+            take()
+        gpu.stream.sync()
+        best = max(best, num_calls * num_steps / (time.perf_counter() - start))
+    return best
+
+
 @pytest.mark.parametrize("mode", LIMITS)
 def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_property, capsys):
     num_envs, num_steps = 2**20, 1 if mode == "one step per call" else 64
@@ -119,14 +132,12 @@ def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_p
     gpu = rollout.runner.gpu
     actions = gpu.copied(np.random.default_rng(0).integers(2, size=(num_steps, num_envs), dtype=np.int32))
     state, _ = rollout(rollout.reset(), actions)
-    best = 0.0
-    for _ in range(5):
-        gpu.stream.sync()
-        start = time.perf_counter()
-        for _ in range(20):
-            state, _ = rollout(state, actions)
-        gpu.stream.sync()
-        best = max(best, 20 * num_envs * num_steps / (time.perf_counter() - start))
+
+    def take():
+        nonlocal state
+        state, _ = rollout(state, actions)
+
+    best = best_rate(gpu, take, 20, num_envs * num_steps)
     record_property("steps_per_s", best)
     with capsys.disabled():
         part = best / LIMITS[mode]
@@ -135,18 +146,11 @@ def test_throughput_is_said_with_its_part_of_the_limit_of_an_h200(mode, record_p
 
 
 def test_throughput_of_single_steps_in_a_graph_is_said_with_its_part_of_the_limit_of_an_h200(record_property, capsys):
-    num_envs, num_launches, num_replays = 2**20, 64, 10
+    num_envs, num_launches = 2**20, 64
     rollout, actions = on_a_stream_of_its_own(num_envs, EVERYTHING[:4])
     gpu = rollout.runner.gpu
     replay, leaves = replayed(rollout, rollout.reset(), gpu.copied(actions), num_launches)
-    best = 0.0
-    for _ in range(5):
-        gpu.stream.sync()
-        start = time.perf_counter()
-        for _ in range(num_replays):
-            replay()
-        gpu.stream.sync()
-        best = max(best, num_replays * num_launches * num_envs / (time.perf_counter() - start))
+    best = best_rate(gpu, replay, 10, num_envs * num_launches)
     record_property("steps_per_s", best)
     with capsys.disabled():
         part = best / LIMITS["one step per call"]

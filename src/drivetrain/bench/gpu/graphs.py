@@ -1,16 +1,18 @@
 """Single steps replayed as one CUDA graph: what launching them costs where Python has no part in it.
 
-a call ─▶ its arrays ─▶ so many launches, each of the next step, the state in its place ─▶ a graph
+a call ─call_kernel─▶ its arrays ─▶ so many launches, each of the next step, the state in its place ─▶ a graph
 """
 
 # cuda.core is typed in part, and the engines' runners differ.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
-# pyright: reportAttributeAccessIssue=false, reportUnknownLambdaType=false
+# pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+
+from drivetrain.sim.engines.arrays import call_kernel
 
 
 def replayed(rollout: Any, state: Any, actions: Any, num_launches: int) -> tuple[Callable[[], None], list[Any]]:
@@ -25,12 +27,13 @@ def replayed(rollout: Any, state: Any, actions: Any, num_launches: int) -> tuple
         num_launches: Steps of one replay.
     """
     runner, caught = rollout.runner, []
-    launch = runner.launch
-    runner.launch = lambda *call: caught.append(call) or launch(*call)
-    try:
-        rollout(state, actions)
-    finally:
-        del runner.launch
+
+    def launch(*call: Any) -> Any:
+        caught.append(call)
+        return runner.launch(*call)  # loads the kernel, which a graph that is being built may not
+
+    runner.gpu.device.set_current()
+    call_kernel(runner.traced, runner.settings, runner.gpu, launch, state, actions)
     ((number, inputs, outputs),) = caught
     num_leaves = len(jax.tree.leaves(state.env))
     _, done, *given = inputs

@@ -23,6 +23,7 @@ from cuda.core import Device
 from drivetrain import sim
 from drivetrain.bench.gpu.graphs import replayed
 from drivetrain.bench.gpu.simulators import GRAPH, NUM_LAUNCHES
+from drivetrain.bench.sim.peers.ours import random_actions
 
 LEAST_S = 0.3
 
@@ -46,7 +47,7 @@ def main(env_name: str, num_envs: int, num_steps: int, num_rounds: int, file: Pa
 def turn(engine, env_name: str, num_envs: int, num_steps: int, record) -> Callable[[int], None]:
     """So many calls, waited for."""
     rollout = sim.compile(sim.make(env_name), num_envs, num_steps, engine, record=record)
-    actions = random_actions(rollout)
+    actions = random_actions(rollout.env, rollout.params, num_steps, num_envs)
     if engine == "cuda":
         actions = jax.tree.map(lambda x: rollout.runner.gpu.copied(np.asarray(x)), actions)
     state = rollout.reset(seed=0)
@@ -67,7 +68,8 @@ def turn_of_graph(env_name: str, num_envs: int, record) -> Callable[[int], None]
     device.set_current()
     rollout = sim.compile(sim.make(env_name), num_envs, 1, "cuda", record=record, stream=device.create_stream())
     gpu = rollout.runner.gpu
-    actions = jax.tree.map(lambda x: gpu.copied(np.asarray(x)), random_actions(rollout))
+    actions = random_actions(rollout.env, rollout.params, 1, num_envs)
+    actions = jax.tree.map(lambda x: gpu.copied(np.asarray(x)), actions)
     replay, _ = replayed(rollout, rollout.reset(seed=0), actions, NUM_LAUNCHES)
 
     def take(num_calls: int) -> None:
@@ -77,14 +79,6 @@ def turn_of_graph(env_name: str, num_envs: int, record) -> Callable[[int], None]
 
     take(1)
     return take
-
-
-def random_actions(rollout):
-    """For every environment and step of a call."""
-    num_steps, num_envs = rollout.settings.num_steps, rollout.settings.num_envs
-    keys = jax.random.split(jax.random.key(0), num_steps * num_envs)
-    actions = jax.jit(jax.vmap(rollout.env.action_space(rollout.params).sample))(keys)
-    return jax.tree.map(lambda x: x.reshape(num_steps, num_envs, *x.shape[1:]), actions)
 
 
 def rate(take: Callable[[int], None], num_per_call: int) -> float:
