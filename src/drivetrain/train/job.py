@@ -14,6 +14,7 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.checkpoint import checkpoint_nbytes
 from drivetrain.train.run_dir.results import Result
+from drivetrain.train.telemetry.unreported import Unreported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,11 @@ class Job:
     def resume_at(self) -> int | None:
         """The step from which on its metrics are written anew."""
         return self.origin.num_steps if self.is_resumed or self.begins_anew else None
+
+    @property
+    def unreported(self) -> Unreported:
+        """What had happened at its checkpoint since the last row of metrics."""
+        return Unreported.kept(self.run_dir, self.origin.num_steps) if self.is_resumed else Unreported()
 
 
 def result(job: Job, rules: Rules, episodes: Sequence[Episode], counts: tuple[int, int], learning_s: float) -> Result:

@@ -142,7 +142,7 @@ class Loop:
         selection = Selection(config, job.interface, job.run_dir, complain=display.note, beat=self._beat)
         self._selection = made.enter_context(contextlib.closing(selection))
         self._saver = Saver(job.run_dir, config, job.interface, self._experience, job.origin)
-        self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin)
+        self._meter = Meter(self._rules, config.run.log_interval_steps, job.origin, job.unreported)
         self._counts = Counts(job.origin.num_steps, job.origin.num_steps, job.origin.num_updates)
         self._begun: deque[int] = deque()  # updates of each call that the devices are at
         self._evaluated = -1  # updates behind the weights last evaluated
@@ -313,6 +313,7 @@ class Loop:
             self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
         self._saver.save(arrays, self._progress())
+        self._meter.keep(self._job.run_dir, self._counts.committed)
         for outcome in self._saver.outcomes():
             if "note" in outcome:
                 self._display.note(outcome["note"])

@@ -6,11 +6,12 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import START, Rules
 from drivetrain.train.telemetry.metrics import Meter
+from drivetrain.train.telemetry.unreported import Unreported
 
 
 def meter_of(algo, interval_steps, **settings):
     config = TrainConfig.default(algo, "E").override(**settings)
-    return Meter(Rules.of(config), interval_steps, START)
+    return Meter(Rules.of(config), interval_steps, START, Unreported())
 
 
 def test_a_row_is_due_at_each_multiple_of_the_interval():
@@ -37,7 +38,7 @@ def test_a_row_may_be_of_a_moment_before_it_is_written():
     config = TrainConfig.default("ppo", "CartPole-v1").override(
         total_steps=10_000, num_envs=4, rollout_length=8, batch_size=32
     )
-    meter = Meter(Rules.of(config), 32, START)
+    meter = Meter(Rules.of(config), 32, START, Unreported())
     meter.set_learning({"loss": 0.5})
     now_s = time.monotonic()
     first = meter.row(Counts(32, 32, 10), now_s + 1)

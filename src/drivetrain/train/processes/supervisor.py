@@ -84,9 +84,10 @@ class Supervisor:
         self._failure = ""
         self._final_episodes: list[Episode] | None = None
         self._finished_s: float | None = None
+        self._drained_at: int | None = None  # steps at the checkpoint of a drain
         self._learned: tuple[Counts, float] | None = None  # what the learner has told of last, and when that was
         self._began_s = time.monotonic() - job.origin.elapsed_s
-        self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin)
+        self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin, job.unreported)
         self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
 
     def interrupt(self, signum: int) -> None:
@@ -204,6 +205,9 @@ class Supervisor:
         elif "num_steps" in report:  # an evaluation, a checkpoint
             self._num_evaluations += "eval_return" in report
             self._record(report)
+            if "checkpoint_nbytes" in report:
+                self._meter.keep(self._run_dir, report["num_steps"])
+                self._drained_at = report["num_steps"] if self._memory.ledger.stopping else None
         else:
             self._take_learning(**report)
 
@@ -328,6 +332,8 @@ class Supervisor:
         """Say how the run ended, unless it finished."""
         for child in self._children:
             child.kill()
+        if self._drained_at is not None:  # actors have told of their last episodes since
+            self._meter.keep(self._run_dir, self._drained_at)
         self._callbacks.require_none_raised()
         if self._failure:
             raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
@@ -339,6 +345,7 @@ class Supervisor:
         counts = self._memory.ledger.counts()
         if self._meter.has_news(counts):
             self._write_row(counts)
+        self._meter.keep(self._run_dir, counts.committed)
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules

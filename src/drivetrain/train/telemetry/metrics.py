@@ -16,6 +16,7 @@ Rows stand in the order in which they were told: that of an evaluation may follo
 when its episodes are played, of the steps at which its weights were taken.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -29,7 +30,7 @@ from typing import IO, Any
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.episode import Episode, success_rate
+from drivetrain.train.episode import Episode
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.archives import append_whole
@@ -37,6 +38,7 @@ from drivetrain.train.telemetry.sinks.sink import Row, Sink
 from drivetrain.train.telemetry.sinks.table import Table
 from drivetrain.train.telemetry.sinks.tensorboard import TensorBoard
 from drivetrain.train.telemetry.sinks.wandb import WeightsAndBiases
+from drivetrain.train.telemetry.unreported import Unreported
 
 
 class MetricsFile:
@@ -157,29 +159,38 @@ class Meter:
         interval_steps: Environment steps between rows; where steps call for updates by whole rollouts or rounds,
             rounded up to whole ones, as a part of one says nothing of how fast a run is.
         origin: Where the run begins.
+        unreported: What had happened there since the last row.
     """
 
-    def __init__(self, rules: Rules, interval_steps: int, origin: Origin) -> None:
+    def __init__(self, rules: Rules, interval_steps: int, origin: Origin, unreported: Unreported) -> None:
         self._rules = rules
         self._interval_steps = math.ceil(interval_steps / rules.steps_per_rollout) * rules.steps_per_rollout
         self._row_s = time.monotonic()
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
-        self._episodes: list[Episode] = []
-        self._lags: list[float] = []
+        self._unreported = unreported
         self._learning: Row = {}
 
     def add_episodes(self, episodes: Sequence[Episode]) -> None:
         """Training episodes that ended."""
-        self._episodes += episodes
+        self._unreported.add_episodes(episodes)
 
     def add_lags(self, lags: Sequence[float]) -> None:
         """Updates by which the weights of some acting steps were behind."""
-        self._lags += lags
+        self._unreported.add_lags(lags)
 
     def set_learning(self, metrics: Row) -> None:
         """The latest metrics of the learner."""
         self._learning = dict(metrics)
+
+    def keep(self, run_dir: Path, num_steps: int) -> None:
+        """Write down what the next row would have, for whoever goes on from the checkpoint of so many steps.
+
+        Not where a row of later steps has it, nor where there is no room: rows and checkpoints tell of that.
+        """
+        if num_steps >= self._row_counts.committed:
+            with contextlib.suppress(OSError):
+                self._unreported.keep(run_dir, num_steps)
 
     def has_news(self, counts: Counts) -> bool:
         """Whether steps or updates were done since the last row."""
@@ -206,17 +217,11 @@ class Meter:
             "steps_per_s": (counts.committed - self._row_counts.committed) / elapsed_s,
             "updates_per_s": (counts.updates - self._row_counts.updates) / elapsed_s,
             "update_ratio": achieved_ratio(self._rules, counts),
-            "episode_return": _mean([episode.total_reward for episode in self._episodes]),
-            "episode_length": _mean([episode.length for episode in self._episodes]),
-            "weight_lag": _mean(self._lags),
-            "weight_lag_max": max(self._lags, default=math.nan),
+            **self._unreported.row(),
             **self._learning,
         }
-        rate = success_rate(self._episodes)
-        if rate is not None:
-            row["success_rate"] = rate
         self._row_s, self._row_counts = now_s, counts
-        self._episodes, self._lags = [], []
+        self._unreported = Unreported()
         return row
 
 
@@ -224,7 +229,3 @@ def achieved_ratio(rules: Rules, counts: Counts) -> float:
     """Updates per environment step after warm-up; NaN before."""
     after = counts.committed - rules.warmup_steps
     return counts.updates / after if after > 0 else math.nan
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

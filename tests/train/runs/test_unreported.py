@@ -1,0 +1,112 @@
+"""What had happened between the last row of metrics and the checkpoint is in a resumed run's first row."""
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax", reason="needs the train extra")
+
+import gymnasium
+from whole_run import SMALL, rows_of
+
+from drivetrain.train import resume, train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.episode import Episode
+from drivetrain.train.ledger.ledger import Counts
+from drivetrain.train.ledger.rules import START, Rules
+from drivetrain.train.telemetry.metrics import Meter
+from drivetrain.train.telemetry.unreported import FILE, Unreported
+
+EPISODES = [Episode(0.1, 5), Episode(0.7, 3, 1.0), Episode(-2.3, 9, 0.0), Episode(1e9, 1)]
+
+
+def test_a_row_of_sums_that_were_kept_is_that_of_all_of_it(tmp_path):
+    whole, before = Unreported(), Unreported()
+    whole.add_episodes(EPISODES)
+    whole.add_lags([3, 0, 4])
+    before.add_episodes(EPISODES[:2])
+    before.add_lags([3])
+    before.keep(tmp_path, 700)
+    after = Unreported.kept(tmp_path, 700)
+    after.add_episodes(EPISODES[2:])
+    after.add_lags([0, 4])
+    assert after.row() == whole.row()
+    assert whole.row() == {
+        "episode_return": sum(episode.total_reward for episode in EPISODES) / 4,
+        "episode_length": 4.5,
+        "success_rate": 0.5,
+        "weight_lag": 7 / 3,
+        "weight_lag_max": 4,
+    }
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{", '{"num_steps": 700}', '{"num_steps": 800, "num_lags": 1}'])
+def test_what_is_of_another_checkpoint_or_damaged_counts_for_nothing(tmp_path, content):
+    if content is not None:
+        (tmp_path / FILE).write_text(content)
+    assert Unreported.kept(tmp_path, 700) == Unreported()
+    assert all(math.isnan(value) for value in Unreported().row().values())
+
+
+def test_what_rows_have_told_is_kept_for_nobody(tmp_path):
+    config = TrainConfig.default("dqn", "E").override(total_steps=1_000)
+    meter = Meter(Rules.of(config), 100, START, Unreported())
+    meter.add_episodes(EPISODES)
+    meter.keep(tmp_path, 90)
+    assert Unreported.kept(tmp_path, 90).num_episodes == 4
+    meter.row(Counts(120, 120, 0))
+    meter.add_episodes(EPISODES)
+    meter.keep(tmp_path, 110)
+    assert not Unreported.kept(tmp_path, 110).num_episodes, "its row of step 120 is cut when the run goes on from 110"
+    meter.row(Counts(200, 200, 0))
+    meter.keep(tmp_path, 200)
+    assert not (tmp_path / FILE).exists()
+
+
+class FiveSteps(gymnasium.Env):
+    """Episodes of five steps, with a reward of 1 each as long as a file is not there."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, flag):
+        self._flag = flag
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._num_steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self._num_steps += 1
+        return np.zeros(2, np.float32), float(not self._flag.exists()), self._num_steps == 5, False, {}
+
+
+class Mistake(Exception):
+    """What ends a run of these tests."""
+
+
+@pytest.mark.parametrize("num_actors", [0, pytest.param(1, marks=pytest.mark.whole)])
+def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path, num_actors):
+    flag = tmp_path / "flag"
+
+    def make():
+        return FiveSteps(flag)
+
+    def interrupt(event):
+        if event.kind == "evaluation" and event.row["num_steps"] >= 500:
+            raise Mistake
+
+    settings = {**SMALL, "log_interval_steps": 1_000, "num_actors": num_actors, "run_dir": str(tmp_path / "run")}
+    with pytest.raises(Mistake):
+        train("dqn", make, total_steps=1_000, callbacks=[interrupt], **settings)
+    reached = max(row["num_steps"] for row in rows_of(tmp_path / "run") if "checkpoint_nbytes" in row)
+    assert 500 <= reached < 1_000
+    flag.touch()
+    resume(tmp_path / "run", env=make)
+    (row,) = (row for row in rows_of(tmp_path / "run") if "episode_return" in row)
+    # An episode of 5 comes to 1 per step before, and to 0 after; those that were open at either end are not counted.
+    assert row["episode_length"] == 5
+    assert row["episode_return"] == pytest.approx(5 * reached / 1_000, abs=0.2)
+    assert not (tmp_path / "run" / FILE).exists()
