@@ -207,6 +207,8 @@ class Loop:
         for start in range(committed, granted, at_once):
             self._meter.add_episodes(self._actor.step(min(at_once, granted - start), start))
         self._counts = Counts(granted, granted, updates)
+        if self._config.on_policy and self._rules.is_whole(granted):
+            self._meter.mark(granted)
         if self._rounds is not None and self._rules.is_whole(granted):
             self._rounds.take()
             self._observe()

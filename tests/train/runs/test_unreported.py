@@ -64,6 +64,17 @@ def test_what_rows_have_told_is_kept_for_nobody(tmp_path):
     assert not (tmp_path / FILE).exists()
 
 
+def test_of_a_rollout_that_is_gathered_again_nothing_is_kept(tmp_path):
+    config = TrainConfig.default("ppo", "E").override(num_envs=4, rollout_length=16, batch_size=64)
+    meter = Meter(Rules.of(config), 1_000, START, Unreported())
+    meter.add_episodes(EPISODES[:1])
+    meter.mark(64)
+    meter.add_episodes(EPISODES[1:])
+    meter.keep(tmp_path, 100)
+    assert Unreported.kept(tmp_path, 64).num_episodes == 1
+    assert Unreported.kept(tmp_path, 100) == Unreported()
+
+
 class FiveSteps(gymnasium.Env):
     """Episodes of five steps, with a reward of 1 each as long as a file is not there."""
 
@@ -87,8 +98,18 @@ class Mistake(Exception):
     """What ends a run of these tests."""
 
 
-@pytest.mark.parametrize("num_actors", [0, pytest.param(1, marks=pytest.mark.whole)])
-def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path, num_actors):
+SETTINGS = {
+    "dqn": SMALL,
+    "ppo": {"num_envs": 4, "rollout_length": 20, "batch_size": 40, "hidden": (16,), "eval_interval_steps": 500}
+    | {"eval_episodes": 2, "final_eval_episodes": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("algo", "num_actors"),
+    [("dqn", 0), pytest.param("dqn", 1, marks=pytest.mark.whole), pytest.param("ppo", 0, marks=pytest.mark.whole)],
+)
+def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path, algo, num_actors):
     flag = tmp_path / "flag"
 
     def make():
@@ -98,9 +119,10 @@ def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path,
         if event.kind == "evaluation" and event.row["num_steps"] >= 500:
             raise Mistake
 
-    settings = {**SMALL, "log_interval_steps": 1_000, "num_actors": num_actors, "run_dir": str(tmp_path / "run")}
+    settings = {**SETTINGS[algo], "log_interval_steps": 1_000, "num_actors": num_actors}
+    settings["run_dir"] = str(tmp_path / "run")
     with pytest.raises(Mistake):
-        train("dqn", make, total_steps=1_000, callbacks=[interrupt], **settings)
+        train(algo, make, total_steps=1_000, callbacks=[interrupt], **settings)
     reached = max(row["num_steps"] for row in rows_of(tmp_path / "run") if "checkpoint_nbytes" in row)
     assert 500 <= reached < 1_000
     flag.touch()

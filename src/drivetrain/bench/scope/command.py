@@ -34,8 +34,8 @@ WEAKNESSES = (
     "part of it, and small networks on one thread are the worst case for recording and the best for nobody.",
     "The window is that of the program's own work: what starting to record adds to the imports is not in it.",
     "One process per program. What recording in one process adds to the waiting of another is not measured here.",
-    "Tools answer different questions (docs/benchmarking.md). pyinstrument and Scalene sample, VizTracer, torch.profiler "
-    "and ours record; only ours names operations and corrects itself.",
+    "Tools answer different questions (docs/benchmarking.md). pyinstrument and Scalene sample, VizTracer, "
+    "torch.profiler and ours record; only ours names operations and corrects itself.",
     'The truth has an error of its own. Where that is wider than our intervals, "holds the truth" says that nothing '
     "contradicts them, not that they are right: no target is judged by it then.",
     "A shared or virtual machine: only the ratios of one run count, and a few rounds are few.",

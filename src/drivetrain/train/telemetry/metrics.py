@@ -22,6 +22,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -169,6 +170,7 @@ class Meter:
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
         self._unreported = unreported
+        self._marked: tuple[int, Unreported] | None = None
         self._learning: Row = {}
 
     def add_episodes(self, episodes: Sequence[Episode]) -> None:
@@ -188,9 +190,14 @@ class Meter:
 
         Not where a row of later steps has it, nor where there is no room: rows and checkpoints tell of that.
         """
-        if num_steps >= self._row_counts.committed:
+        at, unreported = self._marked or (num_steps, self._unreported)
+        if at >= self._row_counts.committed:
             with contextlib.suppress(OSError):
-                self._unreported.keep(run_dir, num_steps)
+                unreported.keep(run_dir, at)
+
+    def mark(self, num_steps: int) -> None:
+        """Whoever goes on from a checkpoint before the next mark does so from here: rollouts are gathered whole."""
+        self._marked = num_steps, replace(self._unreported)
 
     def has_news(self, counts: Counts) -> bool:
         """Whether steps or updates were done since the last row."""
@@ -221,7 +228,7 @@ class Meter:
             **self._learning,
         }
         self._row_s, self._row_counts = now_s, counts
-        self._unreported = Unreported()
+        self._unreported, self._marked = Unreported(), None
         return row
 
 
