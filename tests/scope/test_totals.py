@@ -65,6 +65,7 @@ def test_the_paths_of_a_thread_sum_to_its_time_and_inherit_from_what_is_around(f
     assert totals.processes == ["actor 3"]
     assert totals.process_ns("actor 3") <= totals.wall_ns
     assert 0 < totals.added_ns < 1e6
+    assert totals.num_entered == sum(row.num_entered for row in own(totals.rows))
     assert totals.notes == []
 
 

@@ -83,10 +83,12 @@ class Totals:
     @cached_property
     def added_ns(self) -> float:
         """What recording added, all processes together: spans entered times what one cost where they were."""
-        return sum(
-            cost * sum(path.num_entered for path in thread.paths if path.site not in (CALIBRATION, AROUND_CALIBRATION))
-            for thread, cost in zip(self.threads, self._costs, strict=True)
-        )
+        return sum(cost * _num_entered(thread) for thread, cost in zip(self.threads, self._costs, strict=True))
+
+    @property
+    def num_entered(self) -> int:
+        """How many spans that is, all processes together: without those by which each measured what one costs."""
+        return sum(map(_num_entered, self.threads))
 
     @cached_property
     def _costs(self) -> list[float]:
@@ -136,6 +138,10 @@ class Totals:
                 for row in self.rows
             ],
         }
+
+
+def _num_entered(thread: ThreadTotals) -> int:
+    return sum(path.num_entered for path in thread.paths if path.site not in (CALIBRATION, AROUND_CALIBRATION))
 
 
 def _label(thread: ThreadTotals) -> str:

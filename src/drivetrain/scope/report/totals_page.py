@@ -92,10 +92,9 @@ def _numbers(totals: Totals, colors: dict[str, str]) -> str:
 
 def _cost(totals: Totals) -> str:
     whole = sum(row.ns for row in totals.rows) or 1
-    count = sum(row.num_entered for row in totals.rows)
     return (
         f"<p>Recording added about {seconds(totals.added_ns)} to all processes together, {totals.added_ns / whole:.2%} "
-        f"of their time: {count:,} times something was entered and left, at what each process measured when it "
+        f"of their time: {totals.num_entered:,} times something was entered and left, at what each process measured when it "
         "began. It is in the numbers above.</p>"
     )
 
