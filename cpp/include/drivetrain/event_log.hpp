@@ -12,15 +12,9 @@
 #include "drivetrain/event_log_totals.hpp"
 #include "drivetrain/process.hpp"
 #include "drivetrain/thread_clock.hpp"
+#include "drivetrain/thread_start.hpp"
 
 namespace drivetrain {
-
-/// CPU time of the calling thread; a system call.
-inline std::uint64_t thread_cpu_ns() noexcept {
-  timespec now;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 /// What is entered and left: a site with how it is recorded.
 struct SiteUse {
@@ -57,6 +51,7 @@ struct EventLog {
   std::atomic<bool> keeps_totals{false};  // sums in place of events (event_log_totals.hpp). relaxed: set before open()
   std::uint32_t block_every = 0;  // BlockPlan::start
   Moment first_moment;            // ThreadClock::start
+  Opening opening;                // at_work_since
   // Told what each thread is in, 1 + its innermost site or 0, where GPU work is recorded (gpu_log.hpp). acquire
   std::atomic<void (*)(std::uint32_t)> inside{nullptr};
   // Switches that off and on, for all threads, where it can be. acquire
@@ -150,6 +145,7 @@ inline int EventLog::open(const char* path, std::uint64_t limit_nbytes, std::uin
   identify();
   if (process_start_ != 0) process_start = process_start_;
   block_every = block_every_;
+  opening = Opening::now();
   first_moment = drivetrain::first_moment();
   num_threads.store(0, std::memory_order_relaxed);
   gpu_switcher.store(0, std::memory_order_relaxed);

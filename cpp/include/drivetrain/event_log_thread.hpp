@@ -225,6 +225,7 @@ class ThreadLog {
   std::uint32_t pid_ = 0;
   SharedState* shared_ = nullptr;    // of its own recording, whichever runs by now
   std::uint32_t number_ = 0;
+  std::uint64_t since_ns_ = 0;       // at_work_since
   bool full_ = false;  // nothing more fits; stays so, for a trace with a gap could not be told from one without
   Segment segment_;
   bool keeps_totals_ = false;
@@ -262,6 +263,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
   shared_ = event_log.shared;
   number_ = event_log.num_threads.fetch_add(1, std::memory_order_relaxed);
   keeps_totals_ = event_log.keeps_totals.load(std::memory_order_relaxed);
+  since_ns_ = forked ? 0 : at_work_since(event_log.opening);
   if (keeps_totals_) open_totals();
   sequence_ = 0;
   full_ = false;
@@ -279,7 +281,7 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
 /// Where that fails, everything is dropped, and counted as such.
 inline void ThreadLog::open_totals() noexcept {
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
-  if (take_room(*shared_, kTotalsNbytes)) totals_.create(event_log.folder, owner, clock_.now());
+  if (take_room(*shared_, kTotalsNbytes)) totals_.create(event_log.folder, owner, since_ns_ != 0 ? since_ns_ : clock_.now());
 }
 
 /// Begins what was entered and is not recorded, now that it may be. What was entered later is left and begun again,
@@ -385,6 +387,7 @@ inline bool ThreadLog::next_segment() noexcept {
   ++sequence_;
   next_ = segment_.first();
   end_ = segment_.prepare(next_);
+  if (sequence_ == 1 && since_ns_ != 0) put(EventKind::kLane, 0, 0, since_ns_);  // outside all sites
   return true;
 }
 

@@ -94,8 +94,8 @@ def _cost(totals: Totals) -> str:
     whole = sum(row.ns for row in totals.rows) or 1
     return (
         f"<p>Recording added about {seconds(totals.added_ns)} to all processes together, {totals.added_ns / whole:.2%} "
-        f"of their time: {totals.num_entered:,} times something was entered and left, at what each process measured when it "
-        "began. It is in the numbers above.</p>"
+        f"of their time: {totals.num_entered:,} times something was entered and left, at what each process measured "
+        "when it began. It is in the numbers above.</p>"
     )
 
 
