@@ -105,6 +105,30 @@ def test_the_engine_xla_names_what_does_not_fit_and_takes_arrays_of_any_library_
             rollout(state, given)
 
 
+def test_the_engine_xla_checks_keys_ends_and_the_step_as_others_do():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, "xla")
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    for step in (-1, 1.5, None, 2**32):
+        with pytest.raises(InvalidInput, match=r"state.step: expected a uint32, got"):
+            rollout(dataclasses.replace(state, step=step), actions)
+    late = dataclasses.replace(state, step=np.uint32(2**32 - 1))
+    for given in (actions, actions.astype(np.int64)):
+        assert rollout(late, given)[0].step == 1
+    keys = np.asarray(state.keys).view(np.int32)
+    with pytest.raises(InvalidInput, match=r"state.keys: expected numbers that fit uint32, got -\d+ in int32\[3,2\]"):
+        rollout(dataclasses.replace(state, keys=keys), actions)
+
+
+@pytest.mark.parametrize("engine", ["native", "xla"])
+def test_typed_keys_are_refused_with_what_helps_outside_of_programs_and_inside(engine):
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine)
+    state, actions = rollout.reset(), random_actions(rollout.env, 2, 3)
+    typed = dataclasses.replace(state, keys=jax.random.wrap_key_data(np.asarray(state.keys)))
+    for call in (rollout, jax.jit(rollout)):
+        with pytest.raises(InvalidInput, match=r"state.keys: expected .*jax.random.key_data\("):
+            call(typed, actions)
+
+
 def test_weights_speak_dlpack_or_are_named():
     env = sim.make("CartPole-v1")
 

@@ -163,6 +163,18 @@ def test_shapes_and_types_are_checked_while_the_program_is_traced():
             call(dataclasses.replace(state, step=step), actions)
 
 
+def test_numpy_arrays_that_a_program_closes_over_are_checked_as_outside():
+    rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions()
+    assert_same(jax.jit(lambda state: rollout(state, actions.astype(np.int64)))(state), rollout(state, actions))
+    for given, told in (
+        (actions + np.int64(2**32), r"expected numbers that fit int32, got 429496729\d in int64\[5,37\]"),
+        (actions.astype(float), r"expected int32\[5,37\], got float64\[5,37\]; convert it"),
+        (actions.astype(object), r"expected int32\[5,37\], got object\[5,37\]; convert it"),
+    ):
+        with pytest.raises(InvalidInput, match=f"actions: {told}"):
+            jax.jit(lambda state, given=given: rollout(state, given))(state)
+
+
 def test_an_engine_that_runs_in_python_says_which_ones_jax_can_trace():
     rollout = sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "numpy")
     with pytest.raises(InvalidInput, match=r'state.env.*inside jax.jit and lax.scan run the engines "native", "cuda"'):

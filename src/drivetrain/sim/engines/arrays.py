@@ -11,17 +11,19 @@ from typing import Any, Protocol
 
 import jax
 import jax.core
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import RolloutState, Settings, Tree, describe
+from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.trace import Shapes
 
 Array = npt.NDArray[Any]
 KEY, ENDED = jax.ShapeDtypeStruct((2,), np.dtype("uint32")), jax.ShapeDtypeStruct((), np.dtype("bool"))
 """Of an environment: its key's words, and whether its episode has ended."""
+STEP = jax.ShapeDtypeStruct((), np.dtype("uint32"))
+"""How many steps all environments have taken."""
 
 
 class Memory(Protocol):
@@ -172,10 +174,18 @@ def checked_array(name: str, leaf: Any, expected: Any, leading: tuple[int, ...])
     return np.asarray(array, order="C")
 
 
-def checked_value(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array:
-    """One leaf as JAX's, or a value of a program; integers are only widened, since nobody looks at values."""
-    array = jnp.asarray(leaf)
-    whole = jax.ShapeDtypeStruct((*leading, *expected.shape), np.dtype(expected.dtype))
+def checked_value(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array | Array:
+    """One leaf of JAX's, or a value of a program; integers are only widened, since nobody looks at values.
+
+    Of what is not JAX's, as an array of NumPy's that a program closes over, the values are looked at.
+    """
+    if not isinstance(leaf, jax.Array):
+        return checked_array(name, leaf, expected, leading)
+    array, whole = leaf, jax.ShapeDtypeStruct((*leading, *expected.shape), np.dtype(expected.dtype))
+    if is_key(array):
+        raise InvalidInput(
+            f"{name}: expected {describe(whole)}, got typed random keys; give their words, jax.random.key_data(keys)"
+        )
     widens = array.dtype.kind in "iu" and whole.dtype.kind in "iu" and np.can_cast(array.dtype, whole.dtype)
     if array.shape != whole.shape or not (array.dtype == whole.dtype or widens):
         raise InvalidInput(

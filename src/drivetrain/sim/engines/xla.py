@@ -9,10 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_array, checked_inputs, checked_value
+from drivetrain.sim.engines.arrays import ENDED, KEY, STEP, checked_inputs, checked_value, is_traced
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.ir.importer.importer import source_line
 from drivetrain.sim.trace import Traced
@@ -42,8 +43,9 @@ def build(traced: Traced, settings: Settings) -> Runner:
 
     def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         refuse_after_fork()
-        alike = fits(shared, traced.shared, ())
-        if alike and fits(state.env, traced.state, (num_envs,)) and fits(actions, traced.action, (num_steps, num_envs)):
+        alike = fits((state.step, shared), (STEP, traced.shared), ())
+        here = fits((state.keys, state.done, state.env), (KEY, ENDED, traced.state), (num_envs,))
+        if alike and here and fits(actions, traced.action, (num_steps, num_envs)):
             with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
                 return run(state, actions, shared)
         return run(*converted(traced, settings, state, actions, shared))
@@ -89,15 +91,11 @@ def converted(
     Raises:
         InvalidInput: Something has another structure, shape or type.
     """
-    given = checked_inputs(traced, settings, state, actions, shared, taken)
+    given = checked_inputs(traced, settings, state, actions, shared, checked_value)
     env, keys, step, done, action, alike = given
+    step = step if is_traced(step) else np.uint32(step)
     env, action, alike = (
         jax.tree.unflatten(jax.tree.structure(tree), leaves)
         for tree, leaves in ((traced.state, env), (traced.action, action), (traced.shared, alike))
     )
     return RolloutState(env, keys, step, done, None), action, alike
-
-
-def taken(name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Any:
-    """An array of JAX's, or another's as NumPy's."""
-    return (checked_value if isinstance(leaf, jax.Array) else checked_array)(name, leaf, expected, leading)

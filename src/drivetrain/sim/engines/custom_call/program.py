@@ -19,7 +19,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Settings
-from drivetrain.sim.engines.arrays import checked_value
+from drivetrain.sim.engines.arrays import Array, checked_value
 from drivetrain.sim.trace import Shapes
 
 Operation = Callable[..., Sequence[jax.Array]]
@@ -36,8 +36,8 @@ class Program:
     num_state: int
     """Leaves of a state."""
 
-    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array:
-        """A value of the program; integers are only widened, since nobody can look at their values.
+    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array | Array:
+        """A value of the program, whose integers are only widened, or a constant of NumPy's that it closes over.
 
         Raises:
             InvalidInput: Its shape or type does not fit.
