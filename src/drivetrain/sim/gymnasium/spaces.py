@@ -108,13 +108,13 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
     if hasattr(space, "n"):
         if shape or dtype.kind not in "iu":
             raise InvalidInput(f"{what}: its space is discrete, expected one integer, got {dtype.name}{list(shape)}")
-        return spaces.Discrete(int(space.n), dtype=cast("type[np.integer[Any]]", dtype.type))
+        return spaces.Discrete(int(space.n), dtype=counting(dtype, int(space.n)))
     if hasattr(space, "nvec"):
         nvec = np.asarray(space.nvec, np.int64)
         if nvec.shape != shape or dtype.kind not in "iu":
             expected = f"expected integers of the shape {nvec.shape}"
             raise InvalidInput(f"{what}: its space is multi-discrete, {expected}, got {dtype.name}{list(shape)}")
-        return spaces.MultiDiscrete(nvec, dtype=cast("type[np.integer[Any]]", dtype.type))
+        return spaces.MultiDiscrete(nvec, dtype=counting(dtype, int(nvec.max(initial=0))))
     if hasattr(space, "low") and hasattr(space, "high"):
         if tuple(space.shape) != shape:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
@@ -124,6 +124,11 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
         f"{what}: expected a space with `n`, with `nvec`, with `low` and `high`, or with `spaces`, got {space!r}; give "
         "one of drivetrain.sim.spaces"
     )
+
+
+def counting(dtype: np.dtype[Any], n: int) -> type[np.integer[Any]]:
+    """A type that holds the number of choices itself, which Gymnasium keeps in it: 256 is more than uint8 has."""
+    return cast("type[np.integer[Any]]", dtype.type) if n <= np.iinfo(dtype).max else np.int64
 
 
 def space_of_several(what: str, parts: Any, shapes: Tree) -> Space:
