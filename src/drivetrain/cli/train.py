@@ -24,7 +24,7 @@ from drivetrain.train.config.names import called_elsewhere
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.presets import Preset, preset, preset_for
 from drivetrain.train.episode import succeeded
-from drivetrain.train.learner.devices import device_environment
+from drivetrain.train.learner.devices import device_environment, reserve_devices
 from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.seed_lists import parse_seeds
 
@@ -152,6 +152,7 @@ def sized(config: TrainConfig) -> "Sizing":
     from drivetrain.train.runs.requirements import describe as interface_of
     from drivetrain.train.sizing.choose import settle
 
+    reserve_devices(config)
     return settle(config, interface_of(config))
 
 

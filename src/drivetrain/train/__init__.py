@@ -104,6 +104,7 @@ def train_seeds(
 
     _require_not_importing("train_seeds")
     with _naming_extra():
+        from drivetrain.train.learner.devices import reserve_devices
         from drivetrain.train.runs.remarks import remark
         from drivetrain.train.runs.requirements import describe
         from drivetrain.train.runs.run import resolve, settled
@@ -115,6 +116,7 @@ def train_seeds(
     found = parse_seeds(seeds) if isinstance(seeds, str) else checked_seeds(seeds)
     config = resolve(algo, env, config, overrides)
     if config.is_open or config.weighs_learners:  # once for all of them: seeds of one setting are compared
+        reserve_devices(config)
         config = settled(config, describe(config), quiet=False)
     configs = seed_configs(config, found)
 

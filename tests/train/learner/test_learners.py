@@ -160,6 +160,41 @@ def test_learners_cannot_be_added_to_a_process_that_has_used_jax():
         prepare_devices(sac(num_learners=2))
 
 
+def test_a_sequential_run_whose_learners_cannot_be_added_is_refused_before_anything_starts(tmp_path):
+    jax.numpy.zeros(1).block_until_ready()
+    made = []
+    with pytest.raises(InvalidInput, match="have to be set up before JAX is first used"):
+        train("sac", lambda: made.append(1), num_actors=0, num_learners=2, run_dir=str(tmp_path / "run"))
+    assert not made
+    assert not (tmp_path / "run").exists()
+
+
+SEQUENTIAL = """
+import jax
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.learner.devices import prepare_devices, reserve_devices
+from drivetrain.train.runs.requirements import describe, require_learner
+
+torso = (lambda key, obs: jax.random.normal(key, (obs.shape[1], 300)), lambda weight, obs: obs @ weight)
+config = TrainConfig.default("sac", "Pendulum-v1").override(
+    num_actors=0, num_learners=2, oversubscribe=True, batch_size=256, warmup_steps=5_000, torso=torso
+)
+reserve_devices(config)
+require_learner(config, describe(config))
+prepare_devices(config)
+print(jax.device_count())
+"""
+
+
+@pytest.mark.whole
+def test_a_torso_of_ones_own_leaves_a_sequential_run_its_learners():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SEQUENTIAL], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+
+
 def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned(tmp_path):
     result = train(
         "dqn",

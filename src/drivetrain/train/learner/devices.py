@@ -1,6 +1,7 @@
 """What the learners compute on: as many CPU devices as there are learners, or GPUs.
 
     device_environment(config) -> a new process -> prepare_devices(config) -> jax.devices()
+    reserve_devices(config) -> environments and torsos, which may use JAX -> prepare_devices(config): a sequential run
 
 XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
 when it is first used.
@@ -9,6 +10,7 @@ when it is first used.
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.machine import available_memory
+from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.processes import succeeds_anew
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import size
@@ -143,6 +145,25 @@ def prepare_devices(config: TrainConfig) -> None:
     found = cast("list[Any]", jax.devices())
     if config.run.device == "gpu" or found[0].platform == "gpu":
         _require_enough(config, sum(device.platform == "gpu" for device in found))
+
+
+def reserve_devices(config: TrainConfig) -> None:
+    """In the process of a sequential run, before its environment or a torso uses JAX: devices for several learners.
+
+    Where their number is to be measured, as many as there are cores, if JAX can still have them.
+
+    Raises:
+        InvalidInput: As `prepare_devices`.
+    """
+    if config.num_actors > 0:
+        return
+    if config.num_learners > 1:
+        prepare_devices(config)
+    elif config.run.num_learners == "auto":
+        import jax
+
+        with contextlib.suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", num_cores())
 
 
 def _require_enough(config: TrainConfig, num_gpus: int) -> None:

@@ -24,7 +24,7 @@ from drivetrain.train.config.values import fitting
 from drivetrain.train.evaluate import policy_of
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
-from drivetrain.train.learner.devices import require_platforms
+from drivetrain.train.learner.devices import require_platforms, reserve_devices
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.archives import is_count
 from drivetrain.train.run_dir.checkpoint import (
@@ -301,6 +301,7 @@ def take_up(
         config, meta = prepare(run_dir, changes, again)
         require_wandb(config, otherwise=WITHOUT)
         require_platforms(config)
+        reserve_devices(config)
         interface = describe(config)
         require_learner(config, interface)
         if meta is not None:

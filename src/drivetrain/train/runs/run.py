@@ -21,7 +21,7 @@ from drivetrain.train.config.presets import preset
 from drivetrain.train.experience.experience import require_experience
 from drivetrain.train.interface import Interface
 from drivetrain.train.job import Job
-from drivetrain.train.learner.devices import require_platforms
+from drivetrain.train.learner.devices import require_platforms, reserve_devices
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
 from drivetrain.train.run_dir.results import Result
@@ -82,6 +82,7 @@ def start(
     require_callbacks(callbacks)
     require_wandb(config)
     require_platforms(config)
+    reserve_devices(config)
     here = folder_here()  # or says that it was removed
     config = placed(config)
     interface = describe(config)
