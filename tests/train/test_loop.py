@@ -138,12 +138,15 @@ def test_a_callback_that_stops_a_run_has_the_step_taken_that_updates_are_under_w
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("variant", [{"prioritized": False}, {"prioritized": True, "normalize_observations": True}])
+@pytest.mark.parametrize(
+    "variant",
+    [{"prioritized": False}, {"normalize_observations": True}, {"normalize_observations": True, "update_ratio": "1/9"}],
+)
 def test_what_a_run_in_turns_learns_hangs_on_no_checkpoint(tmp_path, variant):
     arrays = []
     for interval_s in (1e-6, 1e3):  # before each step, and at the end
         run_dir = tmp_path / str(interval_s)
-        settings = {**SMALL, **variant, "update_ratio": 2, "updates_per_call": 3, "total_steps": 303}
+        settings = {**SMALL, "update_ratio": 2, "updates_per_call": 3, "total_steps": 303, **variant}
         train("dqn", "CartPole-v1", run_dir=str(run_dir), checkpoint_interval_s=interval_s, **settings)
         arrays.append(load_checkpoint(run_dir)[0])
     assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])

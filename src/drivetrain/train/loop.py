@@ -242,9 +242,9 @@ class Loop:
 
         What is begun in the end hangs on no clock, also where a checkpoint comes between.
         """
+        if self._rounds is None:
+            self._observe()  # for all that is begun below: else it would be by what a checkpoint has observed
         while self._rules.takeable(committed, self._counts.updates):
-            if self._rounds is None:
-                self._observe()
             is_ending = bool(self._interruption.signum)  # calls may be owed for hours
             is_due = is_ending or (self._rounds is None and self._saver.is_due)
             while self._begin(committed):
