@@ -1,7 +1,10 @@
 """Callbacks see what metrics.jsonl has, end runs early or by what they raise, and leave runs in good order."""
 
+import contextlib
+import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -157,3 +160,26 @@ def test_everybody_is_told_of_the_end_even_if_one_raises_then():
     with pytest.raises(ValueError, match="at the end"):
         callbacks.end(None)
     assert watcher.kinds() == ["end"]
+
+
+@pytest.mark.parametrize("kind", ["record", "end"])
+def test_what_was_raised_holds_nothing_of_the_run_once_the_caller_has_dealt_with_it(kind):
+    def fail(event):
+        raise ZeroDivisionError
+
+    def carry_out():
+        callbacks = Callbacks([fail], TrainConfig.default("dqn", "CartPole-v1"), Path("RUN"))
+        held.append(weakref.ref(callbacks))
+        if kind == "record":
+            callbacks.tell({"num_steps": 1})
+            callbacks.require_none_raised()
+        callbacks.end(None)
+
+    held = []
+    gc.disable()
+    try:
+        with contextlib.suppress(ZeroDivisionError):
+            carry_out()
+        assert held[0]() is None
+    finally:
+        gc.enable()

@@ -94,15 +94,17 @@ class Callbacks:
         """
         known, self.error = self.error, None
         self._call("end", result)
-        if self.error is None:
-            self.error = known
-        else:
-            raise self.error
+        self.require_none_raised()
+        self.error = known
 
     def require_none_raised(self) -> None:
-        """Raise what one of them has raised."""
-        if self.error is not None:
-            raise self.error
+        """Raise what one of them has raised, and let go of it: its traceback holds the run, with all of its memory."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error
 
     def _call(self, kind: Kind, result: Result | None) -> None:
         for callback in tuple(self._waiting):
