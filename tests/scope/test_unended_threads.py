@@ -68,3 +68,29 @@ def test_what_outlasts_a_session_that_ends_is_in_its_operation_to_the_end(tmp_pa
     (row,) = (row for row in profile.breakdown() if row.operation == "mine")
     assert row.raw_ns > 0.15e9
     assert [note for note in profile.notes if "did not say that they ended" in note]
+
+
+WORKERS = """
+import sys, time
+from drivetrain import scope
+
+def work():
+    with scope.operation("simulation"):
+        pass
+    time.sleep(0.1)
+
+with scope.session(sys.argv[1]):
+    import multiprocessing
+    worker = multiprocessing.get_context("fork").Process(target=work)
+    worker.start()
+    worker.join()
+"""
+
+
+def test_a_forked_worker_of_multiprocessing_ends_when_its_function_has_returned(tmp_path):
+    subprocess.run([sys.executable, "-c", WORKERS, tmp_path / "run"], check=True)
+    profile = scope.load(tmp_path / "run")
+    _, worker = profile.trace.process_names
+    spent = {(row.operation, row.time_class): row.raw_ns for row in profile.breakdown() if row.process == worker}
+    assert spent["other", "python"] > 0.1e9
+    assert profile.notes == ()

@@ -24,7 +24,7 @@ from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.format import FORMAT, WALL_CLOCK
-from drivetrain.scope.hooks import asyncio
+from drivetrain.scope.hooks import asyncio, multiprocessing_end
 from drivetrain.scope.process import describe, enter, goes_by, leave, require_silence, write_json
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
@@ -76,6 +76,7 @@ class Session:
         self._path = self._path.resolve()  # the program may change its folder
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
             asyncio.install(sys.modules["asyncio.events"])
+        multiprocessing_end.install_in_forked()
         join(self._path, self._limit_nbytes)
         return self
 
