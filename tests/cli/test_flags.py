@@ -36,6 +36,15 @@ from drivetrain.train.config.parts import RunConfig
         ),
         (["plot", "RUN", "--out", "FILE"], "Unrecognized options: --out, FILE; perhaps you meant: --output; `"),
         (
+            ["report", "A", "--html", "FILE", "B"],
+            "Unrecognized options: B; all DIRs stand together, in front of the flags; `",
+        ),
+        (
+            ["plot", "A", "--output", "FILE", "B"],
+            "Unrecognized options: B; all RUNs stand together, in front of the flags; `",
+        ),
+        (["report", "A", "--foo", "B"], "Unrecognized options: --foo, B; `"),
+        (
             ["resume", "RUN", "--learners", "2"],
             "Unrecognized options: --learners, 2; perhaps you meant: --num-learners; `",
         ),

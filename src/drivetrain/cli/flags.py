@@ -148,6 +148,7 @@ def read_flags(
     meant: Callable[[str], str | None] = lambda name: None,
     beside: Sequence[str] = (),
     otherwise: str | None = None,
+    apart: str | None = None,
     **options: Any,
 ) -> T:
     """What `tyro.cli(kind, args=argv, prog=prog, **options)` returns; `--help` prints and exits as it does there.
@@ -155,7 +156,7 @@ def read_flags(
     Numbers are read as people write them, as 1e5; values by name as JSON; no path is empty. `meant` guesses what an
     unknown flag's name is here, as learning_rate for lr, before names are compared. `beside` are flags that the command
     takes out of its words before they are read here, and an unknown one may have been, too. `otherwise` is said of
-    unknown ones where nothing is guessed.
+    unknown ones where nothing is guessed, and `apart` where all of them are names, which flags have parted from others.
 
     Raises:
         InvalidInput: A flag is unknown, or its value is none that it takes.
@@ -187,6 +188,8 @@ def read_flags(
         with contextlib.redirect_stdout(io.StringIO()) as text:
             read(["--help"], _ONE_PANEL)
         guesses = _guesses(why, [*_FLAG.findall(_unboxed(text.getvalue())), *beside], meant)
+        if not any(word.startswith("-") for word in why.removeprefix(_UNKNOWN).split()):
+            otherwise = apart or otherwise
         why = "; ".join([why, *(guesses or filter(None, [otherwise]))])
     if "" in argv:
         why = f"{why}; {_EMPTY}"

@@ -33,7 +33,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Draw, and say where."""
-    flags = read_flags(_Flags, argv, prog="drivetrain plot")
+    flags = read_flags(_Flags, argv, prog="drivetrain plot", apart="all RUNs stand together, in front of the flags")
     if not flags.run_dirs:
         raise InvalidInput("expected folders of runs: drivetrain plot RUN... [-o FILE]")
     if flags.output.suffix.lower() not in _SUFFIXES:

@@ -82,7 +82,7 @@ class _Flags:
 
 def run(argv: list[str]) -> int:
     """Read, print, and write what was asked for."""
-    flags = read_flags(_Flags, argv, prog="drivetrain report")
+    flags = read_flags(_Flags, argv, prog="drivetrain report", apart="all DIRs stand together, in front of the flags")
     flags.check()
     if _is_run(flags.folders[0]):
         _training(flags, flags.folders[0])
