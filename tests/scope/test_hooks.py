@@ -159,6 +159,23 @@ def test_names_of_what_is_not_called_for_each_step_are_noted_and_left_alone(fold
     assert said == [f"{name}: {wanted} {what}" for name, (_, what) in told.items()]
 
 
+def test_a_name_that_is_refused_keeps_none_of_the_same_module_from_being_recorded(folder, tmp_path):
+    text = "class World:\n    @classmethod\n    def reset(cls): pass\ndef advance(): pass\ngravity = 9.81\n"
+    (tmp_path / "physics.py").write_text(text)
+    script = tmp_path / "play.py"
+    script.write_text("import physics\nphysics.advance()")
+    names = ["World.reset", "gravity", "nowhere", "advance"]
+    profiled(folder, *(word for name in names for word in ("--simulator", f"physics:{name}")), script)
+    assert entered(folder)["physics.advance"] == 1
+    (note,) = scope.load(folder).trace.notes
+    wanted = "expected a function or a method of instances, got"
+    assert note.partition(": ")[2].split("; ") == [
+        f"--simulator physics:World.reset: {wanted} a classmethod",
+        f"--simulator physics:gravity: {wanted} an object of class float",
+        "--simulator physics:nowhere: module physics has no 'nowhere'",
+    ]
+
+
 def test_a_name_of_no_simulator_is_refused(tmp_path, capsys):
     script = tmp_path / "play.py"
     script.touch()

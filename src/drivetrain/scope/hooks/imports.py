@@ -78,19 +78,23 @@ def install() -> None:
 
 def run_hook(name: str, module: ModuleType) -> None:
     """Hook a module; a version of it that does not fit is noted in the session, and left as it is."""
-    folder = recording_into()
+    if name in HOOKS:
+        _try(name, name, lambda: importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module))
+    if name in named.by_module():
+        if (folder := recording_into()) is not None:
+            named.note_as_found(folder, name)
+        _try(name, f"{name}.named", lambda: named.install(module))
+
+
+def _try(name: str, cause: str, install: Callable[[], None]) -> None:
+    """Hook a module, or note why it is not; one hook that does not fit keeps no other from being tried."""
     try:
-        if name in HOOKS:
-            importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module)
-        if name in named.by_module():
-            if folder is not None:
-                named.note_as_found(folder, name)
-            named.install(module)
+        install()
     except Exception as error:  # the program must run on, whatever a framework has become
-        if folder is not None:
+        if (folder := recording_into()) is not None:
             told = isinstance(error, DrivetrainError)  # by the sentence itself
             why = str(error) if told else f"{name} was not hooked: {type(error).__name__}: {error}"
-            leave_note(folder, f"{os.getpid()}.{name}", f"Process {os.getpid()}: {why}")
+            leave_note(folder, f"{os.getpid()}.{cause}", f"Process {os.getpid()}: {why}")
 
 
 def _is_hooked(name: str) -> bool:

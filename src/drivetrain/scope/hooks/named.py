@@ -82,15 +82,26 @@ def install(module: ModuleType) -> None:
     """Record what is named of a module.
 
     Raises:
-        InvalidInput: There is no such thing, or it is no function whose calls are steps.
-        AttributeError: It cannot be replaced.
-        TypeError: It is a method of a class itself (`classmethod`).
+        InvalidInput: Some of it is not there, is no function whose calls are steps, or cannot be replaced; all else is
+            recorded.
     """
+    refused: list[str] = []
     for path in by_module()[module.__name__]:
-        owner, name = _found(module, path)
-        _require_steps(getattr(owner, name), f"{module.__name__}:{path}")
-        site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
-        setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
+        try:
+            _install(module, path)
+        except InvalidInput as error:
+            refused.append(str(error))
+        except Exception as error:  # of what a class makes of being written to
+            refused.append(f"--simulator {module.__name__}:{path}: {type(error).__name__}: {error}")
+    if refused:
+        raise InvalidInput("; ".join(refused))
+
+
+def _install(module: ModuleType, path: str) -> None:
+    owner, name = _found(module, path)
+    _require_steps(owner, name, f"{module.__name__}:{path}")
+    site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
+    setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
 
 
 def _found(module: ModuleType, path: str) -> tuple[Any, str]:
@@ -105,9 +116,12 @@ def _found(module: ModuleType, path: str) -> tuple[Any, str]:
     return owner, name
 
 
-def _require_steps(found: object, whole: str) -> None:
+def _require_steps(owner: Any, name: str, whole: str) -> None:
     """Refuse what is not called once for each step."""
-    if isinstance(found, type):  # in whose place nothing else may stand: classes are inherited from
+    found: object = getattr(owner, name)
+    if isinstance(owner, type) and isinstance(inspect.getattr_static(cast(object, owner), name), classmethod):
+        what = "a classmethod"
+    elif isinstance(found, type):  # in whose place nothing else may stand: classes are inherited from
         what = f"a class; name one of its methods, as {whole}.step"
     elif not callable(found):
         what = f"an object of class {type(found).__name__}"
@@ -124,7 +138,5 @@ def _recorded(owner: Any, name: str, inside: Span) -> Any:
     if not isinstance(owner, type):
         return Wrapped(function, inside)
     own: object = inspect.getattr_static(cast(object, owner), name)
-    if isinstance(own, classmethod):
-        raise TypeError(f"expected a function or a method of instances, got the classmethod {name}")
     binds = hasattr(own, "__get__") and not isinstance(own, staticmethod)
     return Wrapped(function, inside) if binds else staticmethod(Wrapped(function, inside))
