@@ -12,7 +12,7 @@ FRAMEWORKS = {"jax", "jaxlib", "torch", "gymnasium", "optax", "tensorboardX"}
 MOST_MODULES = {
     "drivetrain.core.segments": 53,
     "drivetrain.replay": 83,
-    "drivetrain.scope": 24,
+    "drivetrain.scope": 23,
     "drivetrain.cli.main": 53,
 }
 

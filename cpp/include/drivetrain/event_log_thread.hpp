@@ -281,7 +281,8 @@ inline bool ThreadLog::enter_epoch(std::uint32_t epoch) noexcept {
 /// Where that fails, everything is dropped, and counted as such.
 inline void ThreadLog::open_totals() noexcept {
   const SegmentOwner owner{pid_, static_cast<std::uint32_t>(::syscall(SYS_gettid)), number_, event_log.process_start};
-  if (take_room(*shared_, kTotalsNbytes)) totals_.create(event_log.folder, owner, since_ns_ != 0 ? since_ns_ : clock_.now());
+  const std::uint64_t since = since_ns_ != 0 ? since_ns_ : clock_.now();
+  if (take_room(*shared_, kTotalsNbytes)) totals_.create(event_log.folder, owner, since);
 }
 
 /// Begins what was entered and is not recorded, now that it may be. What was entered later is left and begun again,

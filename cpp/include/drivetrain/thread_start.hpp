@@ -39,8 +39,8 @@ struct Opening {
   }
 };
 
-/// From when on the calling thread counts: its CPU time ago. 0 where it began before the recording, since what of its time
-/// came later is not known.
+/// From when on the calling thread counts: its CPU time ago. 0 where it began before the recording, since what of its
+/// time came later is not known.
 inline std::uint64_t at_work_since(const Opening& opening) noexcept {
   const std::uint64_t began = read_process_stat(::syscall(SYS_gettid)).start_time;  // a thread's, of its number
   if (began == 0 || began < opening.ticks) return 0;

@@ -24,7 +24,7 @@ from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
 from drivetrain.scope.format import FORMAT, WALL_CLOCK
-from drivetrain.scope.hooks import asyncio, multiprocessing_end
+from drivetrain.scope.hooks import asyncio
 from drivetrain.scope.process import describe, enter, goes_by, leave, require_silence, write_json
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
@@ -66,6 +66,8 @@ class Session:
         self._calibrate_every = calibrate_every
 
     def __enter__(self) -> Self:
+        from drivetrain.scope.hooks import multiprocessing_end  # only where something is recorded
+
         require_silence()
         if not _is_whole(self._limit_nbytes) or not 0 <= self._limit_nbytes <= MOST_NBYTES:
             raise InvalidInput(
