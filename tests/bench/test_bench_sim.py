@@ -1,6 +1,7 @@
 """`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,10 @@ from drivetrain.bench.process import Rival
 from drivetrain.bench.serving import NotOffered
 from drivetrain.bench.sim import command
 from drivetrain.bench.sim.cases import equality_case, median_case, not_measured, speed_case
-from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OURS, OWN, XLA
+from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OF_THE_PAPER, OURS, OWN, XLA
+from drivetrain.bench.sim.devices import CPU
 from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
+from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.peers import ours_apart, ours_in_scan, ours_jitted
 from drivetrain.bench.sim.peers.entry import Session, Slice
 from drivetrain.bench.sim.peers.ours import simulator
@@ -266,6 +269,35 @@ def test_an_engine_that_is_wrong_ends_the_command_with_how_wrong_it_is(monkeypat
     )
     assert [case.samples["ours"] for case in found.cases] == [[812]]
     assert [one.reason for one in found.failed] == ["812 of 1,000 numbers are wrong"]
+
+
+def test_our_own_process_counts_as_failed_under_whatever_name_it_is_compared_with_itself(monkeypatch):
+    other = replace(SCENE, num_threads=2)
+    scenes = {"ours": (OURS, SCENE), "of two threads": (OURS, other), "our xla": (XLA, SCENE)}
+    trial = Trial(group="g", name="n", scenes=scenes)
+    failed = dict.fromkeys(("of two threads", "our xla"), "oh")
+    monkeypatch.setattr(command, "measure", lambda *_, **__: Measured(slices={"ours": slices(1.0)}, failed=failed))
+    found = command.measure_speed(Plan(trials=[trial], comparisons=[], compiled=[]))
+    assert [one.name for one in found.failed] == ["of two threads, g, n"]
+    assert [one.name for one in found.skipped] == ["our xla, g, n"]
+
+
+def test_every_environment_of_the_plans_is_one_that_its_library_makes_so():
+    plans = [
+        full_plan(EVERYBODY, 0.5, all_equal=False),
+        quick_plan(EVERYBODY, 0.5),
+        paper_plan(CPU, OF_THE_PAPER, quick=False),
+    ]
+    scenes = {scene for plan in plans for trial in plan.trials for _, scene in trial.scenes.values()}
+    made = {(scene.env, scene.options) for scene in map(over_the_wire, scenes)}
+    assert ("Snake", (("packed", False),)) in made
+    for name, options in made:
+        sim.make(name, **dict(options))
+
+
+def over_the_wire(scene):
+    """As the process that is asked for it gets it."""
+    return from_request(json.loads(json.dumps(scene.as_request()))["scene"])
 
 
 @pytest.mark.whole
