@@ -9,7 +9,7 @@ from comparing import random_actions
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.engines.arrays import checked_array
+from drivetrain.sim.engines.arrays import Form, checked_array
 
 
 def test_arrays_that_do_not_fit_are_named():
@@ -84,8 +84,8 @@ def test_arrays_of_any_library_are_taken_if_they_can_be_read_and_else_named():
     for given in (OnlyDLPack(actions), actions.astype(">i4")):
         for x, y in zip(jax.tree.leaves(rollout(state, given)), jax.tree.leaves(expected), strict=True):
             np.testing.assert_array_equal(x, y)
-    action = jax.ShapeDtypeStruct((), actions.dtype)
-    assert checked_array("actions", OnlyDLPack(actions), action, (2, 3)).ctypes.data == actions.ctypes.data
+    action = Form.of("actions", jax.ShapeDtypeStruct((), actions.dtype), (2, 3))
+    assert checked_array(OnlyDLPack(actions), action).ctypes.data == actions.ctypes.data
     with pytest.raises(InvalidInput, match=r"actions: expected an array that NumPy can read, got a Elsewhere: it is"):
         rollout(state, Elsewhere())
 

@@ -17,6 +17,7 @@ from jax.experimental import io_callback
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput, MissingExtra
 from drivetrain.sim.engines import toolchain
+from drivetrain.sim.engines.arrays import Form
 from drivetrain.sim.engines.native import forms
 from drivetrain.sim.engines.recycled import Recycled
 
@@ -355,7 +356,7 @@ def test_starts_that_are_too_large_for_the_memory_are_told():
 
 def test_results_that_are_too_large_for_the_memory_are_told():
     with pytest.raises(InvalidInput, match=r"float32\[10{12},1000\], and there is no memory for 40{15} bytes: take"):
-        Recycled(1).empty((10**12, 1000), np.dtype("float32"))
+        Recycled(1).empty(Form("obs", (10**12, 1000), np.dtype("float32"), 4 * 10**15))
 
 
 @pytest.mark.parametrize("move", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -14,7 +14,8 @@ import pytest
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.engines.arrays import call_kernel, checked_array
+from drivetrain.sim.engines.arrays import Form, checked_array
+from drivetrain.sim.engines.signature import call_kernel
 
 NUM_ENVS, NUM_STEPS, NUM_CALLS = 37, 5, 12
 
@@ -185,7 +186,11 @@ def test_a_program_whose_kernel_is_not_loaded_says_so():
     rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions()
     known = rollout.runner.program
     stranger = dataclasses.replace(known, attributes={**known.attributes, "kernel": "0" * 64})
-    call = functools.partial(call_kernel, rollout.runner.traced, rollout.settings, stranger, stranger.launch)
+    signature = rollout.runner.signature
+
+    def call(state, actions):
+        return call_kernel(signature, stranger, stranger.launch, signature.flat(state, actions, ()), state.step)
+
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"kernel 000000000000, .* not loaded: call sim.compile"):
         jax.block_until_ready(jax.jit(call)(state, actions))
 
@@ -221,8 +226,8 @@ def test_jax_finds_a_program_with_a_kernel_in_its_cache_of_compiled_programs(tmp
 def test_arrays_of_jax_are_read_where_they_are_and_results_go_to_jax_without_a_copy():
     for dtype in (np.float32, np.int32, np.uint8, np.bool_):
         array = jax.jit(lambda dtype=dtype: jnp.zeros((64, 4), dtype))()
-        shape = jax.ShapeDtypeStruct((4,), np.dtype(dtype))
-        assert checked_array("x", array, shape, (64,)).ctypes.data == array.unsafe_buffer_pointer()
+        form = Form.of("x", jax.ShapeDtypeStruct((4,), np.dtype(dtype)), (64,))
+        assert checked_array(array, form).ctypes.data == array.unsafe_buffer_pointer()
     rollout = sim.compile(sim.make("CartPole-v1"), 1024, 64, record=RECORD)
     _, trajectory = rollout(rollout.reset(), np.ones((64, 1024), np.int32))
     assert jnp.from_dlpack(trajectory["reward"]).unsafe_buffer_pointer() == trajectory["reward"].ctypes.data

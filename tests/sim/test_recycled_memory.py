@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from drivetrain import sim
+from drivetrain.sim.engines.arrays import Form
 from drivetrain.sim.engines.recycled import ALIGNMENT, LEAST_NBYTES, Recycled
 
-SHAPE, FLOAT = (LEAST_NBYTES,), np.dtype("float32")
+
+def floats(size):
+    """So many of them."""
+    return Form.of("x", jax.ShapeDtypeStruct((), np.dtype("float32")), (size,))
+
+
+FORM = floats(LEAST_NBYTES)
 
 
 def address(array):
@@ -20,11 +27,11 @@ def address(array):
 
 def test_memory_that_was_dropped_is_given_again_aligned():
     memory = Recycled(1)
-    first = memory.empty(SHAPE, FLOAT)
+    first = memory.empty(FORM)
     where = address(first)
     assert where % ALIGNMENT == 0
     del first
-    assert address(memory.empty(SHAPE, FLOAT)) == where
+    assert address(memory.empty(FORM)) == where
 
 
 @pytest.mark.parametrize(
@@ -40,18 +47,18 @@ def test_memory_that_was_dropped_is_given_again_aligned():
 )
 def test_memory_that_somebody_holds_is_not_given_again(hold):
     memory = Recycled(1)
-    array = memory.empty(SHAPE, FLOAT)
+    array = memory.empty(FORM)
     where, held = address(array), hold(array)
     del array
-    assert address(memory.empty(SHAPE, FLOAT)) != where
+    assert address(memory.empty(FORM)) != where
     del held
     gc.collect()
-    assert where in {address(array) for array in [memory.empty(SHAPE, FLOAT) for _ in range(2)]}
+    assert where in {address(array) for array in [memory.empty(FORM) for _ in range(2)]}
 
 
 def test_no_more_is_kept_than_two_calls_have_given():
     memory = Recycled(2)
-    held = [memory.empty((size,), FLOAT) for size in range(LEAST_NBYTES, LEAST_NBYTES + 9)]
+    held = [memory.empty(floats(size)) for size in range(LEAST_NBYTES, LEAST_NBYTES + 9)]
     assert len({address(array) for array in held}) == 9
     assert len(memory.kept) == 4
 
@@ -61,7 +68,7 @@ def test_threads_that_ask_at_once_are_given_different_memory():
 
     def marked(number):
         for _ in range(300):
-            array = memory.empty((LEAST_NBYTES // 4,), FLOAT)
+            array = memory.empty(floats(LEAST_NBYTES // 4))
             array[:] = number
             if not (array == number).all():
                 return False

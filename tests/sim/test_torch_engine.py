@@ -12,7 +12,7 @@ from drivetrain import sim
 from drivetrain.bench.serving import NotOffered
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.engines.arrays import checked_array, checked_inputs
+from drivetrain.sim.engines.arrays import Form, checked_array
 
 torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
 tensors_of = pytest.importorskip("drivetrain.sim.engines.torch").tensors_of
@@ -79,7 +79,7 @@ def test_keys_that_speak_nothing_but_dlpack_come_back_as_an_array():
 def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
     rollout = sim.compile(sim.make("CartPole-v1"), 5, 4, engine, record=("obs", "terminated"))
     actions, state = random_actions(rollout.env, 4, 5), rollout.reset(seed=2)
-    given = checked_inputs(rollout.runner.traced, rollout.settings, state, actions, ())
+    given = rollout.runner.signature.given(state, actions, ())
     carried, words, number, rows, alike = tensors_of(given)
     for _ in range(8):
         state, trajectory = rollout(state, actions)
@@ -117,8 +117,8 @@ def test_every_environment_of_gymnax_equals_xla():
 def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_without_a_copy():
     rollout = sim.compile(sim.make("CartPole-v1"), 64, 8, record=("obs",))
     actions = torch.ones((8, 64), dtype=torch.int32)
-    action = jax.ShapeDtypeStruct((), np.dtype("int32"))
-    assert checked_array("actions", actions, action, (8, 64)).ctypes.data == actions.data_ptr()
+    action = Form.of("actions", jax.ShapeDtypeStruct((), np.dtype("int32")), (8, 64))
+    assert checked_array(actions, action).ctypes.data == actions.data_ptr()
     start, trajectory = rollout(rollout.reset(), actions)
     tensors = jax.tree.map(torch.as_tensor, (start.env, start.done))
     state, _ = rollout(dataclasses.replace(start, env=tensors[0], done=tensors[1]), actions)

@@ -181,7 +181,7 @@ class Rollout:
         state, trajectory = self.runner(state, actions)
         if "obs" not in trajectory:
             return state, trajectory
-        last = jax.tree.map(lambda x: x[-1], trajectory["obs"])
+        last = each(lambda x: x[-1], trajectory["obs"])
         return RolloutState(state.env, state.keys, state.step, state.done, last), trajectory
 
     def __reduce__(self) -> NoReturn:
@@ -189,6 +189,11 @@ class Rollout:
             "a Rollout cannot be pickled or copied; share it, since no call changes it, and in another process compile "
             "anew, which finds the kernel on disk"
         )
+
+
+def each(function: Callable[[Any], Any], tree: Tree) -> Tree:
+    """A function of every leaf; the usual tree, one array, is not walked through."""
+    return function(tree) if type(tree) is np.ndarray else jax.tree.map(function, tree)
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:

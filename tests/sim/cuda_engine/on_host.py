@@ -8,9 +8,9 @@ from pathlib import Path
 
 from drivetrain import sim
 from drivetrain.core.caches import kernel_cache
-from drivetrain.sim.engines.arrays import call_kernel
 from drivetrain.sim.engines.cuda.kernel import NAME, THREADS, source_of
 from drivetrain.sim.engines.recycled import Recycled
+from drivetrain.sim.engines.signature import Signature, call_kernel
 from drivetrain.sim.engines.toolchain import FLAGS, compiler
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Knob")
@@ -82,7 +82,9 @@ class OnHost:
         self.run.argtypes = [ctypes.c_int64] * 3 + [ctypes.c_uint32, ctypes.c_void_p]
 
     def __call__(self, state, actions, shared=()):
-        return call_kernel(self.traced, self.settings, Recycled(0), self.launch, state, actions, shared)
+        signature = Signature(self.traced, self.settings)
+        leaves = signature.flat(state, actions, shared)
+        return call_kernel(signature, Recycled(0), self.launch, leaves, state.step)
 
     def launch(self, number, inputs, outputs):
         arrays = [*inputs, *outputs]

@@ -5,7 +5,6 @@ What is left out is XLA's stream: the handler is called with a number in its pla
 
 import ctypes
 import dataclasses
-import functools
 import types
 
 import jax
@@ -18,11 +17,11 @@ pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrai
 from on_host import driver, library_of
 
 from drivetrain import sim
-from drivetrain.sim.engines.arrays import call_kernel
 from drivetrain.sim.engines.cuda import engine
 from drivetrain.sim.engines.cuda.kernel import FROM_DEVICE, THREADS, source_of
 from drivetrain.sim.engines.cuda.program import compile_program
 from drivetrain.sim.engines.custom_call import library
+from drivetrain.sim.engines.signature import call_kernel
 
 NUM_ENVS, NUM_STEPS, NUM_CALLS = 133, 6, 4
 STREAM, KERNEL, TARGET = 7, 0x5EED, "drivetrain_cuda_on_host"
@@ -102,7 +101,11 @@ def test_a_donated_state_stays_where_it_is(machine):
 def test_what_the_driver_refuses_is_an_error_of_the_program(machine):
     program = machine.cuda.runner.program
     refused = dataclasses.replace(program, attributes={**program.attributes, "num_threads": np.int64(0)})
-    call = functools.partial(call_kernel, machine.cuda.runner.traced, machine.cuda.settings, refused, refused.launch)
+    signature = machine.cuda.runner.signature
+
+    def call(state, actions):
+        return call_kernel(signature, refused, refused.launch, signature.flat(state, actions, ()), state.step)
+
     with pytest.raises(
         jax.errors.JaxRuntimeError, match=r"driver refuses the launch of .*kernel [0-9a-f]{12}: error 1"
     ):

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from drivetrain.sim.engines.arrays import call_kernel
+from drivetrain.sim.engines.signature import call_kernel
 
 
 def replayed(rollout: Any, state: Any, actions: Any, num_launches: int) -> tuple[Callable[[], None], list[Any]]:
@@ -33,7 +33,7 @@ def replayed(rollout: Any, state: Any, actions: Any, num_launches: int) -> tuple
         return runner.launch(*call)  # loads the kernel, which a graph that is being built may not
 
     runner.gpu.device.set_current()
-    call_kernel(runner.traced, runner.settings, runner.gpu, launch, state, actions)
+    call_kernel(runner.signature, runner.gpu, launch, runner.signature.flat(state, actions, ()), state.step)
     ((number, inputs, outputs),) = caught
     num_leaves = len(jax.tree.leaves(state.env))
     _, done, *given = inputs

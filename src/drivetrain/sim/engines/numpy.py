@@ -6,11 +6,10 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_inputs, steps_after
+from drivetrain.sim.engines.signature import Signature
 from drivetrain.sim.ir.evaluate import evaluate
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified
@@ -20,11 +19,11 @@ from drivetrain.sim.trace import Traced
 def build(traced: Traced, settings: Settings) -> Runner:
     """The simplified program, evaluated num_steps times per call."""
     block = simplified(import_jaxpr(traced.jaxpr, traced.name))
-    record = jax.tree.structure(traced.record)
-    num_leaves = len(jax.tree.leaves(traced.state))
+    signature = Signature(traced, settings)
+    num_leaves = signature.state.num_leaves
 
     def run(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
-        leaves, keys, number, done, action_leaves, given = checked_inputs(traced, settings, state, actions, shared)
+        leaves, keys, number, done, action_leaves, given = signature.given(state, actions, shared)
         alike = [leaf[None] for leaf in given]
         rows: list[list[Any]] = []
         for index in range(settings.num_steps):
@@ -33,8 +32,8 @@ def build(traced: Traced, settings: Settings) -> Runner:
             whole = [np.broadcast_to(x, (settings.num_envs, *x.shape[1:])) for x in results]
             leaves, done = whole[:num_leaves], whole[num_leaves]
             rows.append(whole[num_leaves + 1 :])
-        trajectory = jax.tree.unflatten(record, [np.stack(column) for column in zip(*rows, strict=True)])
-        env = jax.tree.unflatten(jax.tree.structure(traced.state), leaves)
-        return RolloutState(env, keys, steps_after(number, settings), done, None), trajectory
+        trajectory = signature.record.tree([np.stack(column) for column in zip(*rows, strict=True)])
+        env = signature.state.tree(leaves)
+        return RolloutState(env, keys, signature.steps_after(number), done, None), trajectory
 
     return run

@@ -8,14 +8,14 @@ view of an array, and whoever took it by DLPack or the buffer protocol, holds on
 
 import sys
 import threading
-from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.engines.arrays import checked_array
+from drivetrain.sim.api import describe
+from drivetrain.sim.engines.arrays import Form, checked_array
 
 Array = npt.NDArray[Any]
 
@@ -45,20 +45,18 @@ class Recycled:
         self.kept: list[Array] = []
         self.lock = threading.Lock()
 
-    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> Array:
-        """See `Memory`."""
-        return checked_array(name, leaf, expected, leading)
+    taken = staticmethod(checked_array)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def empty(self, form: Form) -> Array:
         """See `Memory`; a large array is aligned, and lies where one of its size lay."""
-        nbytes = prod(shape) * dtype.itemsize
+        _, shape, dtype, nbytes = form
         if nbytes < LEAST_NBYTES:
             return np.empty(shape, dtype)
         try:
             whole = self.whole(nbytes + ALIGNMENT - 1)
         except MemoryError as error:
             raise InvalidInput(
-                f"a call gives {dtype.name}[{','.join(map(str, shape))}], and there is no memory for {nbytes} bytes: "
+                f"a call gives {describe(form)}, and there is no memory for {nbytes} bytes: "
                 "take fewer steps or environments per call, record less, or give narrow_obs"
             ) from error
         return np.ndarray(shape, dtype, whole, -whole.ctypes.data % ALIGNMENT)

@@ -4,15 +4,14 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import jax
 import numpy as np
 
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import checked_inputs, steps_after
+from drivetrain.sim.engines.signature import Given, Signature
 from drivetrain.sim.engines.tensors.evaluate import Evaluator
 from drivetrain.sim.engines.tensors.words import Tensor, array_of, tensor_of, torch
 from drivetrain.sim.ir.importer import import_jaxpr
@@ -34,7 +33,7 @@ def build(traced: Traced, settings: Settings) -> Runner:
 class TensorRunner:
     """Calls a step on tensors num_steps times per call.
 
-    arrays ─`checked_inputs`─▶ ─`tensors_of`─▶ tensors ─`advanced`─▶ tensors ─▶ arrays
+    arrays ─`given`─▶ ─`tensors_of`─▶ tensors ─`advanced`─▶ tensors ─▶ arrays
 
     Attributes:
         traced: What is simulated.
@@ -48,17 +47,21 @@ class TensorRunner:
     block: Block
     step: Step
 
+    @functools.cached_property
+    def signature(self) -> Signature:
+        """Of its calls."""
+        return Signature(self.traced, self.settings)
+
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`."""
-        given = checked_inputs(self.traced, self.settings, state, actions, shared)
-        _, keys, number, *_ = given
+        given = self.signature.given(state, actions, shared)
         carried, _, columns = self.advanced(*tensors_of(given))
         dtypes = [value.dtype for value in self.block.outputs]
         trajectory = [array_of(x, dtype) for x, dtype in zip(columns, dtypes[len(carried) :], strict=True)]
         *after, done = (array_of(x.contiguous(), dtype) for x, dtype in zip(carried, dtypes, strict=False))
-        env = jax.tree.unflatten(jax.tree.structure(self.traced.state), after)
-        last = RolloutState(env, keys, steps_after(number, self.settings), done, None)
-        return last, jax.tree.unflatten(jax.tree.structure(self.traced.record), trajectory)
+        env = self.signature.state.tree(after)
+        last = RolloutState(env, given.keys, self.signature.steps_after(given.step), done, None)
+        return last, self.signature.record.tree(trajectory)
 
     def advanced(
         self, carried: list[Tensor], words: Tensor, number: Tensor, rows: list[Tensor], alike: list[Tensor]
@@ -73,10 +76,8 @@ class TensorRunner:
         return carried, number, [torch.stack(column) for column in zip(*steps, strict=True)]
 
 
-def tensors_of(
-    given: tuple[list[Any], Any, Any, Any, list[Any], list[Any]],
-) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], list[Tensor]]:
-    """What `checked_inputs` gives, as `advanced` takes it: state and `done`, keys, step, actions, what all share."""
+def tensors_of(given: Given) -> tuple[list[Tensor], Tensor, Tensor, list[Tensor], list[Tensor]]:
+    """A caller's arguments, as `advanced` takes it: state and `done`, keys, step, actions, what all share."""
     leaves, keys, number, done, rows, alike = given
     return (
         [tensor_of(x) for x in (*leaves, done)],

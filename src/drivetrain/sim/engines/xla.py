@@ -13,7 +13,8 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import ENDED, KEY, STEP, checked_inputs, checked_value, is_traced
+from drivetrain.sim.engines.arrays import checked_value, is_traced
+from drivetrain.sim.engines.signature import STEP, Signature
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.ir.importer.importer import source_line
 from drivetrain.sim.trace import Traced
@@ -39,16 +40,15 @@ def build(traced: Traced, settings: Settings) -> Runner:
         (keys, number, env, done), recorded = jax.lax.scan(body, start, actions, settings.num_steps)
         return RolloutState(env, keys, number, done, None), recorded
 
-    num_envs, num_steps = settings.num_envs, settings.num_steps
+    signature = Signature(traced, settings)
 
     def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         refuse_after_fork()
-        alike = fits((state.step, shared), (STEP, traced.shared), ())
-        here = fits((state.keys, state.done, state.env), (KEY, ENDED, traced.state), (num_envs,))
-        if alike and here and fits(actions, traced.action, (num_steps, num_envs)):
+        leaves = signature.flat(state, actions, shared)
+        if is_like(state.step, STEP) and all(map(is_like, leaves, signature.inputs)):
             with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
                 return run(state, actions, shared)
-        return run(*converted(traced, settings, state, actions, shared))
+        return run(*converted(signature, state, actions, shared))
 
     return call
 
@@ -73,29 +73,20 @@ def check_calls_back(program: Any, name: str) -> None:
                     check_calls_back(inner, name)
 
 
-def fits(given: Tree, expected: Tree, leading: tuple[int, ...]) -> bool:
-    """Whether arrays are what was traced: JAX would convert others, which the other engines refuse."""
-    leaves, structure = jax.tree.flatten(given)
-    forms, wanted = jax.tree.flatten(expected)
-    return structure == wanted and all(
-        getattr(x, "dtype", None) == form.dtype and x.shape == (*leading, *form.shape)
-        for x, form in zip(leaves, forms, strict=True)
-    )
+def is_like(x: Any, form: Any) -> bool:
+    """Whether an array is what was traced: JAX would convert others, which the other engines refuse."""
+    return getattr(x, "dtype", None) == form.dtype and x.shape == form.shape
 
 
 def converted(
-    traced: Traced, settings: Settings, state: RolloutState, actions: Tree, shared: Tree
+    signature: Signature, state: RolloutState, actions: Tree, shared: Tree
 ) -> tuple[RolloutState, Tree, Tree]:
     """The arguments as JAX takes them.
 
     Raises:
         InvalidInput: Something has another structure, shape or type.
     """
-    given = checked_inputs(traced, settings, state, actions, shared, checked_value)
-    env, keys, step, done, action, alike = given
+    env, keys, step, done, action, alike = signature.given(state, actions, shared, checked_value)
     step = step if is_traced(step) else np.uint32(step)
-    env, action, alike = (
-        jax.tree.unflatten(jax.tree.structure(tree), leaves)
-        for tree, leaves in ((traced.state, env), (traced.action, action), (traced.shared, alike))
-    )
-    return RolloutState(env, keys, step, done, None), action, alike
+    state = RolloutState(signature.state.tree(env), keys, step, done, None)
+    return state, signature.actions.tree(action), signature.shared.tree(alike)

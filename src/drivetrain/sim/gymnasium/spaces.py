@@ -153,29 +153,6 @@ def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], rounded: Cal
     return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
 
 
-def checked_actions(space: Space, actions: Any, what: str = "actions") -> Tree:
-    """A batch of actions as arrays, if it has the shape of the batched space and integers are in range.
-
-    Real numbers beyond a bound pass: what they do is the environment's to say, and ours clip. NaN does not pass.
-
-    Raises:
-        InvalidInput: Says what was expected, and the first environment whose action is not.
-    """
-    if isinstance(space, spaces.Dict):
-        if not isinstance(actions, Mapping) or set(actions) != set(space.spaces):
-            raise InvalidInput(f"{what}: expected a dictionary of {', '.join(space.spaces)}, got {actions!r}")
-        return {name: checked_actions(space[name], actions[name], f"{what}[{name!r}]") for name in space.spaces}
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(actions, tuple) or len(actions) != len(space.spaces):
-            raise InvalidInput(f"{what}: expected a tuple of {len(space.spaces)}, got {actions!r}")
-        pairs = enumerate(zip(space.spaces, actions, strict=True))
-        return tuple(checked_actions(part, each, f"{what}[{k}]") for k, (part, each) in pairs)
-    array = on_host(what, actions)
-    if isinstance(space, spaces.MultiDiscrete):
-        return checked_indices(int(np.min(space.nvec)), space.shape, array, what)
-    return checked_numbers(cast("spaces.Box", space), array, what)
-
-
 def check_index(space: Space, action: Any) -> None:
     """Refuse a discrete action of ONE environment that its space has not; of others a batch says more.
 
@@ -186,41 +163,3 @@ def check_index(space: Space, action: Any) -> None:
         index = on_host("action", action)
         if index.shape or index.dtype.kind not in "iu" or not 0 <= index < space.n:
             raise InvalidInput(f"action: expected an integer from 0 to {space.n - 1}, got {action!r}")
-
-
-def checked_indices(n: int, shape: tuple[int, ...], array: Array, what: str) -> Array:
-    """Discrete actions, 0 to n - 1 each."""
-    if array.shape != shape or array.dtype.kind not in "iu":
-        raise InvalidInput(
-            f"{what}: expected {shape[0]} integers from 0 to {n - 1}, got {array.dtype.name}{list(array.shape)}"
-        )
-    unsigned = array.view(f"u{array.dtype.itemsize}")  # where what is below 0 is large: one pass in place of two
-    if array.size and unsigned.max() >= min(n, np.iinfo(array.dtype).max + 1):
-        index = int(np.argmax((array < 0) | (array >= n)))
-        raise InvalidInput(f"{what}: expected integers from 0 to {n - 1}, got {array[index]} for environment {index}")
-    return array.astype(np.int32, copy=False)
-
-
-def checked_numbers(space: spaces.Box, array: Array, what: str) -> Array:
-    """Actions that are arrays of numbers; of whole ones, within their bounds."""
-    dtype = np.dtype(cast("Any", space.dtype))
-    if array.shape != space.shape or array.dtype.kind not in ("b" if dtype.kind == "b" else "fiu"):
-        raise InvalidInput(
-            f"{what}: expected {dtype.name}{list(space.shape)}, one row for each environment, got "
-            f"{array.dtype.name}{list(array.shape)}"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):
-        numbers = array.astype(dtype, copy=False)
-    same = np.isfinite(numbers) if dtype.kind == "f" else numbers == array
-    if not same.all():
-        place = tuple(np.argwhere(~same)[0])
-        kind = "finite numbers" if dtype.kind == "f" else f"whole numbers that fit {dtype.name}"
-        raise InvalidInput(f"{what}: expected {kind}, got {array[place]} for environment {place[0]}")
-    inside = dtype.kind not in "iu" or (numbers >= space.low) & (numbers <= space.high)
-    if not np.all(inside):
-        place = tuple(np.argwhere(~np.asarray(inside))[0])
-        low, high = space.low[place], space.high[place]
-        raise InvalidInput(
-            f"{what}: expected integers from {low} to {high}, got {numbers[place]} for environment {place[0]}"
-        )
-    return numbers

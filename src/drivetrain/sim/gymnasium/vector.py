@@ -15,10 +15,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from drivetrain.core.errors import Closed, InvalidInput
-from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree
+from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree, each
 from drivetrain.sim.compiler import NUM_SEEDS, checked, compile
 from drivetrain.sim.envs.drawing import Frame, render
 from drivetrain.sim.forked import first_user
+from drivetrain.sim.gymnasium.actions import check_of
 from drivetrain.sim.gymnasium.arguments import (
     checked_mask,
     checked_render_mode,
@@ -26,7 +27,7 @@ from drivetrain.sim.gymnasium.arguments import (
     render_modes,
 )
 from drivetrain.sim.gymnasium.infos import batched, final
-from drivetrain.sim.gymnasium.spaces import checked_actions, single_spaces
+from drivetrain.sim.gymnasium.spaces import single_spaces
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.held_keys import Kinds, as_keys
 from drivetrain.sim.random import Generator, check_generator, first_key
@@ -102,6 +103,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             self.action_space = batch_space(self.single_action_space, num_envs)
         except MemoryError as error:
             raise InvalidInput(f"num_envs: there is no memory for the bounds of {num_envs} environments") from error
+        self._checked = check_of(self.action_space)
         self.state: RolloutState | None = None
 
     @cached_property
@@ -165,7 +167,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         """
         self._require_open()
         state = self._state()
-        rows = jax.tree.map(lambda x: x[None], checked_actions(self.action_space, actions))
+        rows = each(lambda x: x[None], self._checked(actions))
         was_done, autoreset = np.asarray(state.done), self._settings.autoreset
         if autoreset == "disabled" and was_done.any():
             raise InvalidInput(
@@ -174,14 +176,14 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self.state, trajectory = self.rollout(state, rows)
         own = np.array if self._engine == "xla" else np.asarray  # XLA's memory is not the caller's to write to
-        row = jax.tree.map(lambda x: own(x)[0], trajectory)
+        row = {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}
         ended = row["terminated"] | row["truncated"]
         restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
         infos = batched(row["info"], np.ones_like(ended) if restarted_now is None else ~restarted_now)
         if autoreset == "same_step":
             infos |= final(ended, row["final_obs"], row["info"])
         shared = autoreset == "disabled"  # with `reset`, which keeps the others
-        obs = jax.tree.map(np.array, row["obs"]) if shared else row["obs"]
+        obs = each(np.array, row["obs"]) if shared else row["obs"]
         return obs, row["reward"].astype(np.float32, copy=False), row["terminated"], row["truncated"], infos
 
     def render(self) -> tuple[Frame, ...]:

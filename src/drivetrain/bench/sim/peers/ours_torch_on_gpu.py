@@ -13,7 +13,6 @@ from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
 from drivetrain.bench.sim.peers.ours import offered, random_actions
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.sim.api import Engine
-from drivetrain.sim.engines.arrays import checked_inputs
 from drivetrain.sim.engines.tensors.words import torch
 from drivetrain.sim.engines.torch import TensorRunner, tensors_of
 
@@ -34,7 +33,7 @@ def simulator(scene: Scene, engine: Engine, device: str = "cuda") -> Simulator:
 
 def going_on(runner: TensorRunner, start: Any, actions: Any, scene: Scene, device: str) -> Simulator:
     """Calls that go on from where the last one left."""
-    given = checked_inputs(runner.traced, runner.settings, start, jax.tree.map(np.asarray, actions), ())
+    given = runner.signature.given(start, jax.tree.map(np.asarray, actions), ())
     carried, words, number, rows, alike = tensors_of(given)
 
     def run() -> int:

@@ -15,7 +15,6 @@ from math import prod
 from threading import Lock
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 from cuda.bindings import driver
@@ -25,7 +24,7 @@ from cuda.pathfinder import DynamicLibNotFoundError
 
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import describe
-from drivetrain.sim.engines.arrays import checked_array
+from drivetrain.sim.engines.arrays import Form, checked_array
 
 KIND = 2
 """DLPack's number for memory of an NVIDIA GPU."""
@@ -51,7 +50,7 @@ def opened() -> Device:
 
 
 class Gpu:
-    """Memory of a GPU, in the order of one stream; see `arrays.Memory`."""
+    """Memory of a GPU, in the order of one stream; see `signature.Memory`."""
 
     def __init__(self, stream: Any = None) -> None:
         """With a stream of the caller's: an object with `__cuda_stream__`, or a handle; None for the default one."""
@@ -76,31 +75,31 @@ class Gpu:
         """Calls whose arrays are kept."""
         return len(self._running)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> "DeviceArray":
+    def empty(self, form: Form) -> "DeviceArray":
         """See `Memory`."""
-        buffer = self.device.allocate(max(prod(shape) * dtype.itemsize, 1), stream=self.stream)
-        return DeviceArray(int(buffer.handle), shape, dtype, self, buffer)
+        buffer = self.device.allocate(max(form.nbytes, 1), stream=self.stream)
+        return DeviceArray(int(buffer.handle), form.shape, form.dtype, self, buffer)
 
-    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> "DeviceArray":
+    def taken(self, leaf: Any, form: Form) -> "DeviceArray":
         """An array of this device as it is, after what its own stream still has to do; any other is copied.
 
         Raises:
             InvalidInput: Its shape, type or order does not fit.
         """
         if getattr(leaf, "__dlpack_device__", lambda: (0, 0))()[0] != KIND:
-            return self.copied(checked_array(name, leaf, expected, leading))
+            return self.copied(checked_array(leaf, form))
         found = self.viewed(leaf)
-        whole = jax.ShapeDtypeStruct((*leading, *expected.shape), np.dtype(expected.dtype))
-        if (tuple(found.shape), found.dtype) != (whole.shape, whole.dtype) or not is_dense(found.strides, whole.shape):
+        if (tuple(found.shape), found.dtype) != (form.shape, form.dtype) or not is_dense(found.strides, form.shape):
             raise InvalidInput(
-                f"{name}: expected a dense {describe(whole)}, got {found.dtype}{list(found.shape)} with strides "
+                f"{form.name}: expected a dense {describe(form)}, got {found.dtype}{list(found.shape)} with strides "
                 f"{found.strides}; convert it"
             )
         if found.device_id != self.device.device_id:
             raise InvalidInput(
-                f"{name}: expected an array on GPU {self.device.device_id}, got one on GPU {found.device_id}; copy it"
+                f"{form.name}: expected an array on GPU {self.device.device_id}, got one on GPU {found.device_id}; "
+                "copy it"
             )
-        return leaf if isinstance(leaf, DeviceArray) else DeviceArray(found.ptr, whole.shape, whole.dtype, self, found)
+        return leaf if isinstance(leaf, DeviceArray) else DeviceArray(found.ptr, form.shape, form.dtype, self, found)
 
     def viewed(self, leaf: Any) -> Any:
         """Place and form of an array on a GPU; the stream waits for what the array's own stream has to do."""
@@ -112,7 +111,7 @@ class Gpu:
 
     def copied(self, array: npt.NDArray[Any]) -> "DeviceArray":
         """A host's array in this memory; the host's may be changed afterwards."""
-        copy = self.empty(array.shape, array.dtype)
+        copy = self.empty(Form.of("", array, ()))
         if array.nbytes:
             if is_page_locked(array):  # the driver would read it later; of other memory it has taken a copy by then
                 array = array.copy()

@@ -16,12 +16,13 @@ from cuda.core import LaunchConfig, launch
 
 from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import call_kernel, is_traced
+from drivetrain.sim.engines.arrays import any_traced
 from drivetrain.sim.engines.cuda.device import DeviceArray, Gpu
 from drivetrain.sim.engines.cuda.kernel import FROM_DEVICE, NAME, THREADS, source_of
 from drivetrain.sim.engines.cuda.program import compile_program
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
+from drivetrain.sim.engines.signature import Signature, call_kernel
 from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced
 
@@ -59,14 +60,16 @@ class Kernel:
     def __init__(self, traced: Traced | Recalled, settings: Settings, gpu: Gpu, kernel: Any) -> None:
         """One thread per environment."""
         self.traced, self.settings, self.gpu, self.kernel = traced, settings, gpu, kernel
+        self.signature = Signature(traced, settings)
         self.config = LaunchConfig(grid=-(-settings.num_envs // THREADS), block=THREADS)
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; returns when the launch is on the stream. In a program that JAX traces, an operation of it."""
-        if is_traced((state, actions, shared)):
-            return call_kernel(self.traced, self.settings, self.program, self.program.launch, state, actions, shared)
+        leaves = self.signature.flat(state, actions, shared)
+        if any_traced((state.step, *leaves)):
+            return call_kernel(self.signature, self.program, self.program.launch, leaves, state.step)
         self.gpu.device.set_current()
-        return call_kernel(self.traced, self.settings, self.gpu, self.launch, state, actions, shared)
+        return call_kernel(self.signature, self.gpu, self.launch, leaves, state.step)
 
     @functools.cached_property
     def program(self) -> Program:

@@ -19,7 +19,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Settings
-from drivetrain.sim.engines.arrays import Array, checked_value
+from drivetrain.sim.engines.arrays import Array, Form, checked_value
 from drivetrain.sim.trace import Shapes
 
 Operation = Callable[..., Sequence[jax.Array]]
@@ -27,7 +27,7 @@ Operation = Callable[..., Sequence[jax.Array]]
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What a program of JAX that is being traced has in place of memory; see `arrays.Memory`."""
+    """What a program of JAX that is being traced has in place of memory; see `signature.Memory`."""
 
     target: str
     """Name of the handler."""
@@ -36,20 +36,20 @@ class Program:
     num_state: int
     """Leaves of a state."""
 
-    def taken(self, name: str, leaf: Any, expected: Any, leading: tuple[int, ...]) -> jax.Array | Array:
+    def taken(self, leaf: Any, form: Form) -> jax.Array | Array:
         """A value of the program, whose integers are only widened, or a constant of NumPy's that it closes over.
 
         Raises:
             InvalidInput: Its shape or type does not fit.
         """
-        return checked_value(name, leaf, expected, leading)
+        return checked_value(leaf, form)
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> jax.ShapeDtypeStruct:
+    def empty(self, form: Form) -> jax.ShapeDtypeStruct:
         """See `Memory`."""
-        return jax.ShapeDtypeStruct(shape, dtype)
+        return jax.ShapeDtypeStruct(form.shape, form.dtype)
 
     def launch(self, number: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[jax.Array]:
-        """Add the operation to the program; see `arrays.Launch`."""
+        """Add the operation to the program; see `signature.Launch`."""
         done, state = 2, {3 + k: k for k in range(self.num_state)}  # after the step's number and the keys
         aliases = {done: self.num_state, **state}
         call = jax.ffi.ffi_call(self.target, tuple(outputs), input_output_aliases=aliases)

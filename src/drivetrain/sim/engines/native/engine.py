@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from drivetrain.core._native import Tiles, addresses
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
-from drivetrain.sim.engines.arrays import call_kernel, is_traced
+from drivetrain.sim.engines.arrays import any_traced
 from drivetrain.sim.engines.custom_call.library import enter, handlers
 from drivetrain.sim.engines.custom_call.program import Program, program_of
 from drivetrain.sim.engines.native.compilation import effort_for, lanes, load_kernel, num_registers
@@ -23,6 +23,7 @@ from drivetrain.sim.engines.native.kept import kept_source
 from drivetrain.sim.engines.native.layout import Layout
 from drivetrain.sim.engines.native.written import Written, kernels_of, text_of
 from drivetrain.sim.engines.recycled import Recycled
+from drivetrain.sim.engines.signature import Signature, call_kernel
 from drivetrain.sim.engines.toolchain import digest_of
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
@@ -97,19 +98,21 @@ class Kernel:
             num_at_once: Environments that a turn of the kernel steps.
         """
         self.traced, self.settings = traced, settings
+        self.signature = Signature(traced, settings)
         self.digest, self.run = digest_of(library), library.drivetrain_run
         self.run.argtypes = [ctypes.c_int64] * 4 + [ctypes.c_uint32, ctypes.c_void_p]
         self.run.restype = None
         self.address = ctypes.cast(self.run, ctypes.c_void_p).value or 0
         self.num_turns = -(-settings.num_envs // num_at_once)
         self.tiles = Tiles(min(settings.num_threads, self.num_turns))
-        self.memory = Recycled(len(jax.tree.leaves((traced.state, traced.record))) + 1)
+        self.memory = Recycled(len(self.signature.outputs))
 
     def __call__(self, state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         """See `Runner`; inside a program that JAX traces, an operation of it."""
-        inside = is_traced((state, actions, shared))
+        leaves = self.signature.flat(state, actions, shared)
+        inside = any_traced((state.step, *leaves))
         memory, launch = (self.program, self.program.launch) if inside else (self.memory, self.launch)
-        return call_kernel(self.traced, self.settings, memory, launch, state, actions, shared)
+        return call_kernel(self.signature, memory, launch, leaves, state.step)
 
     @functools.cached_property
     def program(self) -> Program:
