@@ -503,7 +503,7 @@ class Replay:
         stats = self._table.stats()
         if dropped := stats["num_dropped"]:
             remedy += f"; {dropped:,} rows were dropped, whose frames were gone: use a larger capacity"
-        elif self._table.num_frames and batch_size <= min(self.capacity, stats["num_inserted"]):
+        elif self._table.num_frames and batch_size <= stats["num_used"]:
             overwritten = "frames that they share are overwritten, as by many short episodes"
             remedy = f"rows end early where {overwritten}: use a larger capacity"
         return NotEnoughData(f"{expected}, got {num_rows}; {remedy}")
