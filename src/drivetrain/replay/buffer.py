@@ -619,7 +619,7 @@ class Replay:
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
         """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding of leaves (to
         float32, which is 6e-8 / alpha of a priority, and to the unit that leaves are multiples of, which one beyond
-        4,096 makes coarser). After `set_alpha(..., rescale=False)` rows not updated since are read by the new alpha.
+        8,192 makes coarser). After `set_alpha(..., rescale=False)` rows not updated since are read by the new alpha.
         None is above the largest float32, so that all of them can be given again.
 
         Args:
