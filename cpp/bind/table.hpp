@@ -187,7 +187,7 @@ class Table {
     Status status = Status::kOk;
     if (!result.is_none()) {
       GilReleased released;
-      status = fill(held->table, batch, batch * batches, stratified, static_cast<float>(exponent),
+      status = fill(held->table, batch, batch * batches, stratified, exponent,
                     {held->threads, threads}, *scratch, join);
     }
     if (scratch->joined && status == Status::kOk)
@@ -322,7 +322,7 @@ class Table {
            PyUnicode_CompareWithASCIIString(object.ptr(), text) == 0;
   }
 
-  Status fill(ReplayTable& table, std::size_t batch, std::size_t count, bool stratified, float beta,
+  Status fill(ReplayTable& table, std::size_t batch, std::size_t count, bool stratified, double beta,
               const Gatherers& gatherers, Scratch& scratch, bool join) const {
     if (scratch.draws.size() < count) scratch.draws.resize(count);
     Draw* draws = scratch.draws.data();

@@ -69,13 +69,7 @@ class Writer {
   void drop_windows(nb::handle where) {
     const bool* marks = marks_of(where);
     const InUse in_use(*this);
-    for (std::size_t env = 0; env < num_envs(); ++env) {
-      if (!marks[env]) continue;
-      if (sequences_)
-        sequences_->drop_windows(env);
-      else
-        transitions_->drop_windows(env);
-    }
+    drop_marked(marks, 0);
   }
 
  private:
@@ -134,9 +128,21 @@ class Writer {
       if (end == first) continue;
       const Status status =
           sequences_ ? sequences_->add(step, first, end - first) : transitions_->add(step, first, end - first);
-      if (status != Status::kOk) return status;
+      if (status == Status::kOk) continue;
+      drop_marked(marks, end);
+      return status;
     }
     return Status::kOk;
+  }
+
+  void drop_marked(const bool* marks, std::size_t first) noexcept {
+    for (std::size_t env = first; env < num_envs(); ++env) {
+      if (!marks[env]) continue;
+      if (sequences_)
+        sequences_->drop_windows(env);
+      else
+        transitions_->drop_windows(env);
+    }
   }
 
   static bool is_input(const Field& field) {

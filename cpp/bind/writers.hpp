@@ -34,6 +34,15 @@ struct StackStorage {
   std::vector<Claim> claims;
 };
 
+/// Adds a step of environments first, first + 1, ..., or drops their open windows: a step that was left half way would be
+/// missing in the middle of them, or be there with the frames of another.
+template <class Writer>
+Status added_or_dropped(Writer& writer, const Step& step, std::size_t first, std::size_t num) noexcept {
+  const Status status = writer.add(step, first, num);
+  for (std::size_t env = first; status != Status::kOk && env < first + num; ++env) writer.drop_windows(env);
+  return status;
+}
+
 /// A writer of transitions with what it works on.
 class Transitions {
  public:
@@ -51,7 +60,9 @@ class Transitions {
                  stacks_.rows.data()},
                 stacks_.chains()) {}
   Status add(const Step& step) noexcept { return add(step, 0, windows_.size()); }
-  Status add(const Step& step, std::size_t first, std::size_t num) noexcept { return writer_.add(step, first, num); }
+  Status add(const Step& step, std::size_t first, std::size_t num) noexcept {
+    return added_or_dropped(writer_, step, first, num);
+  }
   void drop_windows(std::size_t env) noexcept { writer_.drop_windows(env); }
 
  private:
@@ -85,7 +96,9 @@ class Windows {
                  emissions_.data(), keys_.data(), stacks_.rows.data()},
                 stacks_.chains()) {}
   Status add(const Step& step) noexcept { return add(step, 0, open_.size()); }
-  Status add(const Step& step, std::size_t first, std::size_t num) noexcept { return writer_.add(step, first, num); }
+  Status add(const Step& step, std::size_t first, std::size_t num) noexcept {
+    return added_or_dropped(writer_, step, first, num);
+  }
   void drop_windows(std::size_t env) noexcept { writer_.drop_windows(env); }
 
  private:

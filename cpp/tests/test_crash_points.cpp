@@ -266,7 +266,10 @@ void death_between_any_two_writes_is_healed(const char* what, const TableConfig&
               what, num_points, repairs_killed);
 }
 
-float priority_of_slot(std::uint64_t slot) { return 0.25f * static_cast<float>(1 + slot * slot); }
+// By the last alpha, and by it alone, one leaf outgrows the unit.
+float priority_of_slot(std::uint64_t slot) {
+  return slot == 11 ? 1.5e5f : 0.25f * static_cast<float>(1 + slot * slot);
+}
 
 // A full table whose rows have known priorities, and whose alpha has changed before: its log is used.
 void give_known_priorities(ReplayTable& table) {
@@ -301,6 +304,7 @@ void expect_priorities_kept(ReplayTable& table) {
   for (std::uint64_t slot = 0; slot < capacity; ++slot) {
     const double leaf = leaf_of(priority_of_slot(slot), table.alpha());
     CHECK(std::abs(table.tree().leaf(slot) / leaf - 1) < 1e-5);
+    CHECK(table.tree().leaf(slot) * table.tree().units_per_one() <= 0x1p48);
   }
   CHECK(table.is_consistent());
 }
@@ -324,6 +328,17 @@ void death_while_alpha_changes_turns_no_leaf_twice(std::uint64_t capacity) {
   CHECK(repairs_killed > 0);
   std::printf("change of alpha: killed at each of %ld points, and at %ld points of repairs\n",
               num_points, repairs_killed);
+}
+
+// Uniform draws look for rows among the slots in use, and would find few of many.
+void a_repair_takes_no_slots_into_use_that_clearing_has_given_back() {
+  SharedTable table(tagged_config(kCapacity, false));
+  CHECK(insert_tagged(*table, 30, 1));
+  CHECK(table->clear() == Status::kOk);
+  CHECK(insert_tagged(*table, 3, 100));
+  CHECK(killed_at(*table, 0, [](ReplayTable& shared) { insert_tagged(shared, 1, 200); }));
+  CHECK(locked_and_consistent(*table));
+  CHECK(table->header().num_repairs == 1 && table->num_used() == 3 && table->header().next_slot == 3);
 }
 
 // Three rows of an episode's start hang under one frame, in slots 2, 3 and 0.
@@ -421,6 +436,7 @@ int main() {
         expect_sound_stacks);
   death_between_any_two_writes_to_frames_is_healed(
       "sequences", sequence_config(kSequenceRows, 40), sequence_scenario, expect_sound_sequences);
+  a_repair_takes_no_slots_into_use_that_clearing_has_given_back();
   a_repair_hangs_rows_in_the_order_of_the_ring();
   a_sampler_repairs_what_a_dead_process_left_half_done();
   a_process_killed_while_it_copies_leaves_its_rows_for_others();

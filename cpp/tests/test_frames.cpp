@@ -1,6 +1,7 @@
 // Frames, one thread: each stored once, rows end with their frames, dead writers' frames come back.
 #include <set>
 
+#define DRIVETRAIN_PATIENCE_S (-1)  // a producer that finds no room gives up at once
 #include "stacked.hpp"
 
 using namespace drivetrain;
@@ -199,6 +200,25 @@ void a_row_whose_writer_slept_for_a_round_is_dropped() {
   CHECK(table->row(row[0].slot).generation.load() % 2 == 0);  // its slot is used again
 }
 
+void a_step_for_which_there_was_no_room_leaves_no_row_with_the_frames_of_another() {
+  SharedTable table(stacked_config(30, 60));
+  StackedWriter writer(*table, 1, 3, 1, 1000);
+  for (int t = 0; t < 8; ++t) CHECK(writer.step() == Status::kOk);
+  Claim rows[30];
+  std::size_t num = 0;
+  CHECK(table->reserve(30, rows, &num) == Status::kOk && num == 30);
+  CHECK(writer.step() == Status::kBusy);
+  const std::vector<std::uint64_t> gone(30 * table->config().num_refs, Key::make(0, 98));
+  CHECK(table->commit_framed(rows, 30, nullptr, nullptr, gone.data(), nullptr) == Status::kOk);
+  CHECK(table->header().num_committed == 0);
+  for (int t = 0; t < 10; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(table->header().num_committed == 8 && locked_and_consistent(*table));
+  std::vector<Draw> draws(100);
+  std::vector<Tag> tags(100);
+  CHECK(sample_stacked(*table, 100, true, draws.data(), tags.data(), 3) == Status::kOk);
+  for (const Tag& tag : tags) CHECK(tag.at > 8);
+}
+
 void with_hardly_any_frames_calls_go_in_parts_and_lose_nothing() {
   std::vector<Draw> draws(4);
   std::vector<Tag> tags(4);
@@ -261,6 +281,7 @@ int main() {
   a_row_ends_with_the_frame_that_is_reached_first_not_with_its_oldest();
   too_few_free_frames_is_busy_and_takes_nothing();
   a_row_whose_writer_slept_for_a_round_is_dropped();
+  a_step_for_which_there_was_no_room_leaves_no_row_with_the_frames_of_another();
   with_hardly_any_frames_calls_go_in_parts_and_lose_nothing();
   windows_of_an_episode_share_their_frames_and_the_last_is_padded();
   sequences_end_with_their_frames();

@@ -20,7 +20,9 @@ def test_a_size_has_the_unit_that_suits(nbytes, words):
     assert size(nbytes) == words
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(90, "90 s"), (0.0015, "1.5 ms"), (2.5e-6, "2.5 us")])
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(90, "90 s"), (0.9996, "1 s"), (0.0015, "1.5 ms"), (0.0009996, "1 ms"), (2.5e-6, "2.5 us")]
+)
 def test_so_has_a_duration(seconds, words):
     assert duration(seconds) == words
 

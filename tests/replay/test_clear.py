@@ -118,3 +118,14 @@ def test_it_is_cleared_for_everybody_who_shares_it():
         TAGGED.check(replay.sample(4))
     with pytest.raises(Closed):
         replay.clear()
+
+
+def test_a_cleared_replay_that_shares_observations_asks_for_rows_and_not_for_capacity():
+    tagged = TaggedStacks(stack=1)
+    with Replay(100, tagged.spec, share_next_obs=True) as replay:
+        writer = replay.writer(1)
+        for step in range(50):
+            writer.add(**tagged.step([step]))
+        replay.clear()
+        with pytest.raises(NotEnoughData, match=r"got 0; add more before sampling$"):
+            replay.sample(10)

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 from children import run_script, waiting_for
 
-from drivetrain.replay.limiter import Limiter
+from drivetrain.core.errors import Closed
+from drivetrain.replay.limiter import Limiter, RateLimit
 from drivetrain.replay.tally import Tally
 
 
@@ -176,3 +177,32 @@ def use_it():
         limiter.producer().acquire()
 assert wait_for(forked(use_it)) == 0
 """)
+
+
+def test_a_turn_that_is_collected_while_its_thread_has_the_lock_gives_the_grant_back():
+    """As of a coroutine that nobody awaits any more: garbage is collected in the midst of any call."""
+
+    def suspended():
+        with producer.turn(3):
+            yield
+
+    with make() as limiter, limiter.producer() as producer:
+        program = suspended()
+        next(program)
+        with limiter._tally._mutex:
+            del program
+        assert limiter.counts().granted == 0
+
+
+def test_a_participation_that_is_closed_while_it_is_granted_something_keeps_nothing():
+    class Closing(RateLimit):
+        def allows_insert(self, granted, updates):
+            producer.close()
+            return True
+
+    with make() as limiter:
+        limiter.rule = Closing(**vars(limiter.rule))
+        producer = limiter.producer()
+        with pytest.raises(Closed, match="this participation is closed"):
+            producer.acquire(3)
+        assert limiter.counts().granted == 0

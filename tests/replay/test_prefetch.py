@@ -137,6 +137,24 @@ def test_a_forgotten_prefetcher_takes_its_thread_along(num_rows):
     wait_until(lambda: prefetch_threads() == [])
 
 
+def test_a_prefetcher_that_its_own_thread_collects_takes_the_thread_along(monkeypatch):
+    """Garbage is collected in the midst of any call, as of one by which it waits, with the lock of that."""
+    release = threading.Condition.__exit__
+
+    def collecting(condition, *exc_info):
+        if threading.current_thread().name == "drivetrain-prefetch":
+            gc.collect()
+        return release(condition, *exc_info)
+
+    samples = filled_replay(100, num_rows=3).prefetch(8)
+    monkeypatch.setattr(threading.Condition, "__exit__", collecting)
+    samples.itself = samples
+    del samples
+    time.sleep(0.05)  # some looks for rows
+    gc.collect()
+    wait_until(lambda: prefetch_threads() == [])
+
+
 EXIT = """
 import sys, time
 from filled import filled_replay

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from filled import add_rows, count_draws, filled_replay, first_keys, slots_of
+from filled import ONE_BYTE, add_rows, count_draws, filled_replay, first_keys, slots_of
 
 from drivetrain.replay import Replay
+from drivetrain.replay.reference import ReferenceReplay
 
 CAPACITY = 16
 
@@ -27,6 +28,19 @@ def test_weights_are_the_formula_divided_by_their_maximum():
         sample = replay.sample(CAPACITY, num_batches=3, beta=beta)
         expected = (CAPACITY * probability[slots_of(sample.keys)].reshape(3, CAPACITY)) ** -beta
         np.testing.assert_allclose(sample.weights, expected / expected.max(axis=1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [0.4, 0.6, 0.7])
+def test_weights_are_those_of_the_oracle_to_the_last_bit(beta):
+    native, oracle = filled_replay(CAPACITY), ReferenceReplay(CAPACITY, ONE_BYTE)
+    row = {"x": 0, "reward": 0.0, "discount": 0.0, "terminated": False, "truncated": True}
+    oracle.insert([dict(row) for _ in range(CAPACITY)])
+    for replay in (native, oracle):
+        replay.update_priorities(first_keys(CAPACITY), np.linspace(0.1, 5, CAPACITY, dtype=np.float32))
+    for _ in range(20):
+        drawn, expected = native.sample(CAPACITY, beta=beta), oracle.sample(CAPACITY, beta=beta)
+        np.testing.assert_array_equal(drawn.keys, expected.keys)
+        np.testing.assert_array_equal(drawn.weights, expected.weights)
 
 
 def test_weights_by_buffer_are_divided_by_the_largest_that_any_row_could_have():

@@ -1,6 +1,7 @@
 """Saved replays come back whole or not at all, whatever happened to the file or to whoever wrote it."""
 
 import fcntl
+import json
 import os
 import zlib
 
@@ -140,6 +141,7 @@ def test_foreign_and_newer_files_are_refused(tmp_path, data, match):
         (b'"tag", 0, [], "<u8", 0', b'"tag", 0, [9], "<u8", 0'),
         (b'"tag", 0, [], "<u8", 0', b'"tag", 9, [], "<u8", 0'),
         (b'"tag", 0, [], "<u8", 0', b'"tag", 0, [], "|O", 0'),
+        (b'"<u8"', b'["<u8", [1' + b"0" * 30 + b"]]"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_even_with_good_checksums(tmp_path, good_file, was, now):
@@ -173,14 +175,28 @@ def test_a_file_for_which_memory_is_short_is_named_whoever_reads_it(tmp_path, go
 def test_brackets_without_end_are_damage_in_the_header_and_in_the_state(tmp_path, good_file, brackets):
     head = HEAD.pack(b"DRVTRPLY", 3, len(brackets), zlib.crc32(brackets)) + brackets
     assert_refused(tmp_path / "header", head + bytes(100), "damaged header")
+    assert_refused(tmp_path / "state", with_state(good_file, brackets[: 2**16]), "a state that is no JSON")
+
+
+def test_a_number_beyond_all_others_in_the_state_is_damage(tmp_path, good_file):
+    state = {**state_of(good_file), "max_priority": 10**400}
+    assert_refused(tmp_path / "state", with_state(good_file, json.dumps(state).encode()), "a state that makes no sense")
+
+
+def state_of(good_file):
     part = parts_of(good_file)
-    state = brackets[: 2**16]
+    return json.loads(part[COUNT.size : COUNT.size + COUNT.unpack_from(part)[0]])
+
+
+def with_state(good_file, state):
+    """A file with another state, and good checksums."""
+    part = parts_of(good_file)
     behind = part[COUNT.size + COUNT.unpack_from(part)[0] : -CRC.size]
     part = COUNT.pack(len(state)) + state + behind
     part += CRC.pack(zlib.crc32(part))
     head = good_file[: HEAD.size + HEAD.unpack_from(good_file)[2]]
     commit = bytes(COMMIT.size) + Commit(1, len(head) + NUM_COMMITS * COMMIT.size + len(part)).pack()
-    assert_refused(tmp_path / "state", head + commit + part, "a state that is no JSON")
+    return head + commit + part
 
 
 def test_a_file_from_before_a_setting_existed_is_loaded_with_its_default(tmp_path, good_file):

@@ -28,6 +28,10 @@
 
 namespace drivetrain {
 
+#ifndef DRIVETRAIN_PATIENCE_S  // tests have less
+#define DRIVETRAIN_PATIENCE_S 10
+#endif
+
 /// Whether a producer that found all slots in flight has waited for 10 s: others commit within
 /// microseconds, unless they were stopped. Gives them the processor meanwhile.
 inline bool has_waited_too_long(timespec& since) noexcept {
@@ -35,7 +39,7 @@ inline bool has_waited_too_long(timespec& since) noexcept {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (since.tv_sec == 0) since = now;
   sched_yield();
-  return now.tv_sec - since.tv_sec > 10;
+  return now.tv_sec - since.tv_sec > DRIVETRAIN_PATIENCE_S;
 }
 
 class FrameChains {
@@ -97,6 +101,7 @@ class FrameChains {
       if (reserved == Status::kGone) continue;
       if (reserved == Status::kBusy && !has_waited_too_long(busy_since)) continue;
       if (reserved != Status::kOk) return reserved;
+      busy_since = {};
       if (frames) write(step, first, num);
       for (std::size_t i = 0; frames && i < num; ++i) keep(first + i, obs(i), next(i));
       if (num_claims > 0) write_rows(done, claims, num_claims, priorities);

@@ -102,6 +102,7 @@ class Exponent {
   void repair(SumTree& tree, std::uint64_t capacity) noexcept {
     if (log_first_ != rescaled_) return;
     const std::size_t count = num_next(capacity);
+    tree.make_room(largest_of(log_, count));
     for (std::size_t i = 0; i < count; ++i) tree.put_leaf(rescaled_ + i, log_[i]);
     DRIVETRAIN_LOCKED_WRITE("alpha/rescaled", rescaled_ += count);
   }

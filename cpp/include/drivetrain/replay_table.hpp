@@ -79,7 +79,7 @@ class ReplayTable {
     if (config.num_frames) frames_ = FrameRing(memory, config);
   }
 
-  /// Leaves up to this one do not make a new table's unit coarser.
+  /// Leaves up to twice this one do not make a new table's unit coarser.
   static constexpr double kHeadroom = 4096.0;
 
   /// Makes zeroed memory of table_nbytes(config) an empty table.
@@ -484,18 +484,20 @@ class ReplayTable {
     std::uint64_t used = num_used();
     const std::uint64_t least = used > kMaxBatch ? used - kMaxBatch : 0;
     std::uint32_t known_dead = 0;
-    while (used > least) {
-      const RowHeader& head = row(used - 1);
-      const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
-      const std::uint32_t owner = head.owner.load(std::memory_order_relaxed);
-      if (is_committed(generation) || (generation != 0 && !OwnerTag::is_dead(owner, known_dead))) break;
-      --used;
-    }
+    while (used > least && is_nobodys(used - 1, known_dead)) --used;
     const bool more = used == least && used > 0;
     if (config_.prioritized && num_committed() == 0 && tree_.total() == 0) tree_.initialize(kHeadroom);
     DRIVETRAIN_LOCKED_WRITE("clear/num_used", set_num_used(used));
     DRIVETRAIN_LOCKED_WRITE("clear/next_slot", header_->next_slot = std::min(header_->next_slot, used));
     return more;
+  }
+
+  // Whether a slot has no row, nor somebody who writes one.
+  bool is_nobodys(std::uint64_t slot, std::uint32_t& known_dead) const noexcept {
+    const RowHeader& head = row(slot);
+    const std::uint32_t generation = head.generation.load(std::memory_order_relaxed);
+    if (generation == 0) return true;
+    return !is_committed(generation) && OwnerTag::is_dead(head.owner.load(std::memory_order_relaxed), known_dead);
   }
 
   Status take_frames(const FrameBatch& frames) noexcept {
@@ -549,7 +551,8 @@ class ReplayTable {
   // The last holder died between two writes. Generations tell which rows are whole; all else
   // follows from them and the leaves. Safe to die in, too: the next locker starts it again.
   void repair() noexcept {
-    std::uint64_t committed = 0, used = 0;
+    std::uint64_t committed = 0, used = config_.capacity;
+    std::uint32_t known_dead = 0;
     if (config_.prioritized) {
       tree_.load_unit();
       header_->exponent.repair(tree_, config_.capacity);
@@ -558,9 +561,10 @@ class ReplayTable {
       const std::uint32_t generation = row(slot).generation.load(std::memory_order_relaxed);
       const bool drawable = is_committed(generation);
       committed += drawable;
-      if (generation != 0) used = slot + 1;
       if (config_.prioritized && !drawable && tree_.leaf(slot) != 0) tree_.put_leaf(slot, 0);
     }
+    // No more of them than there are rows in, and behind the ring: uniform draws look for rows among these.
+    while (used > header_->next_slot && is_nobodys(used - 1, known_dead)) --used;
     if (config_.prioritized) tree_.rebuild();
     if (config_.num_frames) frames_.rebuild_dependents();
     DRIVETRAIN_LOCKED_WRITE("repair/num_committed", set_num_committed(committed));

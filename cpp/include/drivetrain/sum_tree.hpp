@@ -106,7 +106,7 @@ class SumTree {
   /// The smallest (above 0) and largest leaf; only after keep_extremes.
   Extremes::Range extremes() noexcept { return extremes_.range(); }
 
-  /// Gives a tree whose leaves are 0 its unit: the finest at which every leaf may be as large as `headroom`.
+  /// Gives a tree whose leaves are 0 its unit, at which every leaf may be twice as large as `headroom`, a power of two.
   void initialize(double headroom) noexcept {
     begin_rebuild();  // to those who draw without the lock it is one
     state_->root = 0;
@@ -165,8 +165,7 @@ class SumTree {
   /// large levels entry by entry, small ones by a table of their changes. Finite priorities >= 0.
   void update(const std::uint32_t* indices, const float* priorities, std::size_t count,
               SimdLevel simd = best_simd_level()) noexcept {
-    const float largest = largest_of(priorities, count, simd);
-    if (static_cast<double>(largest) * units_per_one_ > max_leaf_units_) make_room_for(largest);
+    if (make_room(largest_of(priorities, count, simd))) rebuild();
     float leaves[kMaxTreeBatch];
     std::uint64_t units[kMaxTreeBatch];
     const double unit = unit_, units_per_one = units_per_one_;
@@ -190,7 +189,7 @@ class SumTree {
 
   /// Gives all these leaves one priority: what update() does, quicker for runs of neighbours.
   void fill(const std::uint32_t* indices, std::size_t count, float priority) noexcept {
-    if (static_cast<double>(priority) * units_per_one_ > max_leaf_units_) make_room_for(priority);
+    if (make_room(priority)) rebuild();
     const float leaf = rounded(priority);
     const std::uint64_t units = units_of(leaf);
     Change changes[kMaxTreeBatch];
@@ -244,6 +243,13 @@ class SumTree {
     end_rebuild();
   }
 
+  /// Whether a leaf is too large for the unit, which is coarser then: the sums are to be rebuilt.
+  bool make_room(float largest) noexcept {
+    if (static_cast<double>(largest) * units_per_one_ <= max_leaf_units_) return false;
+    begin_rebuild();
+    set_unit(unit_exponent_for(256.0 * static_cast<double>(largest)));
+    return true;
+  }
   /// Sets a leaf whose sums will be rebuilt.
   void put_leaf(std::uint64_t index, float leaf) noexcept {
     DRIVETRAIN_LOCKED_WRITE("rebuild/put",
@@ -317,11 +323,6 @@ class SumTree {
     int bits;
     std::frexp(max_leaf_units_, &bits);  // a power of two: max_leaf_units_ = 2^(bits - 1)
     return exponent - (bits - 1);
-  }
-  void make_room_for(float largest) noexcept {
-    begin_rebuild();
-    set_unit(unit_exponent_for(256.0 * static_cast<double>(largest)));
-    rebuild();
   }
   void set_unit(int exponent) noexcept {
     DRIVETRAIN_LOCKED_WRITE("tree/unit",

@@ -29,7 +29,7 @@ inline double smallest_probability(const Draw* draws, std::size_t count) noexcep
 /// w_i = (N P(i))^-beta / max = (min P / P(i))^beta  (arXiv 1511.05952, 3.4), for each `batch` of
 /// `count` draws. The maximum is over the batch, or over the whole buffer: then probabilities are
 /// relative to the smallest there is, which is 1. Equal probabilities give exactly 1.
-inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, float beta,
+inline void importance_weights(const Draw* draws, std::size_t batch, std::size_t count, double beta,
                                bool by_buffer, float* weights, SimdLevel simd) noexcept {
   double probabilities[kMaxBatch];
   for (std::size_t start = 0; start < count; start += batch) {

@@ -16,9 +16,9 @@ def size(nbytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits, with three digits: `1.50 ms`."""
+    """Seconds in the unit that suits, with three digits at most: `1.5 ms`."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
+        if seconds >= 0.9995 * scale:  # which three digits round to 1
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
 

@@ -503,7 +503,7 @@ class Replay:
         stats = self._table.stats()
         if dropped := stats["num_dropped"]:
             remedy += f"; {dropped:,} rows were dropped, whose frames were gone: use a larger capacity"
-        elif self._table.num_frames and batch_size <= min(self.capacity, stats["num_inserted"]):
+        elif self._table.num_frames and batch_size <= stats["num_used"]:
             overwritten = "frames that they share are overwritten, as by many short episodes"
             remedy = f"rows end early where {overwritten}: use a larger capacity"
         return NotEnoughData(f"{expected}, got {num_rows}; {remedy}")
@@ -619,7 +619,7 @@ class Replay:
     def priorities(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
         """The priorities of rows, leaf^(1/alpha) - 1e-6: what was given for them, up to rounding of leaves (to
         float32, which is 6e-8 / alpha of a priority, and to the unit that leaves are multiples of, which one beyond
-        4,096 makes coarser). After `set_alpha(..., rescale=False)` rows not updated since are read by the new alpha.
+        8,192 makes coarser). After `set_alpha(..., rescale=False)` rows not updated since are read by the new alpha.
         None is above the largest float32, so that all of them can be given again.
 
         Args:

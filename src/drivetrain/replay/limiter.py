@@ -227,6 +227,10 @@ class Participation:
                 granted = rule.owed(counts.committed, counts.taken) >= amount
             if granted:
                 self._tally.grant(self._side, index, amount)
+                # Another thread may have closed this meanwhile, and have given back what there was by then.
+                if self._index is None:  # pyright: ignore[reportUnnecessaryComparison]
+                    self._tally.revoke(self._side, index)
+                    return False
             return granted or None
 
         before = self._tally.unfinished(self._side, index)

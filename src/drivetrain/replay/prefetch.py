@@ -8,6 +8,7 @@ Native sampling holds no GIL, so it runs beside whatever the caller does.
 """
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -59,8 +60,8 @@ class Prefetcher(Generic[Batch]):
         if os.getpid() != ahead.pid:
             raise InvalidInput("prefetch: its thread did not follow into this forked process; start another one here")
         item = ahead.ready.get()
-        if isinstance(item, _Batch) and not ahead.stopped.is_set():
-            ahead.free.release()
+        if isinstance(item, _Batch) and not ahead.stopped:
+            ahead.free.put(None)
             return item.batch
         ahead.ready.put(None)  # for later calls: it is over
         if isinstance(item, StopIteration):  # it would look as if this were closed (as in generators, PEP 479)
@@ -88,23 +89,29 @@ class _Batch(Generic[Batch]):
 
 
 class _Ahead(Generic[Batch]):
-    """What caller and thread share. It does not know the Prefetcher, which may therefore be collected."""
+    """What caller and thread share. It does not know the Prefetcher, which may therefore be collected: also in the
+    thread, in the midst of any call written in Python and with the lock that it holds, so that nothing here has one.
+    """
 
     def __init__(self, depth: int) -> None:
         self.pid = os.getpid()
-        self.free = threading.Semaphore(depth)  # taken before a draw: never more than `depth` are ahead
+        # Leave to draw, of which never more than `depth` is out.
+        self.free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(depth):
+            self.free.put(None)
         self.ready: SimpleQueue[_Batch[Batch] | BaseException | None] = SimpleQueue()
-        self.stopped = threading.Event()
+        self.stopped = False
 
 
 def _run(ahead: _Ahead[Batch], drawing: Callable[[int], Callable[[], Batch]], timeout_s: float) -> None:
     try:
-        step = 0
-        while ahead.free.acquire() and not ahead.stopped.is_set():
+        for step in itertools.count():
+            ahead.free.get()
+            if ahead.stopped:
+                return
             batch = _draw(ahead, drawing(step), timeout_s)
             if batch is not None:
                 ahead.ready.put(batch)
-            step += 1
     except BaseException as error:  # the caller's, whatever it is
         ahead.ready.put(error)
 
@@ -112,21 +119,21 @@ def _run(ahead: _Ahead[Batch], drawing: Callable[[int], Callable[[], Batch]], ti
 def _draw(ahead: _Ahead[Batch], draw: Callable[[], Batch], timeout_s: float) -> _Batch[Batch] | None:
     """One batch, as soon as there are rows enough; None when stopped."""
     deadline = time.monotonic() + timeout_s
-    while not ahead.stopped.is_set():
+    while not ahead.stopped:
         try:
             return _Batch(draw())
         except NotEnoughData as error:
             if time.monotonic() >= deadline:
                 raise TimedOut(f"prefetch: waited {timeout_s} s for enough rows; {error}") from None
-        ahead.stopped.wait(_POLL_S)
+        time.sleep(_POLL_S)
     return None
 
 
 def _end(ahead: "_Ahead[Batch]", thread: threading.Thread, pid: int) -> None:
     if os.getpid() != pid:
         return  # forked: the thread is the parent's
-    ahead.stopped.set()
-    ahead.free.release()
+    ahead.stopped = True
+    ahead.free.put(None)
     if thread is not threading.current_thread():  # collected by the garbage collector in the thread itself
         with contextlib.suppress(RuntimeError):  # it never started
             thread.join(_JOIN_S)

@@ -143,5 +143,5 @@ class Settings:
         """
         try:
             return cls.from_json(values)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: its settings make no sense ({error})") from error

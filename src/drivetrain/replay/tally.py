@@ -12,8 +12,10 @@ nothing to repair, and its unfinished grant is returned by `give_back`. The rule
 `Limiter` has one for any program, the ledger of `drivetrain.train` one for a whole run.
 """
 
+import contextlib
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -117,6 +119,10 @@ class Tally:
         """Note a grant; call it from `decide`, which holds the lock."""
         self._lines[side][index, _GRANTED] += amount
 
+    def revoke(self, side: Side, index: int) -> None:
+        """Return what was granted and not committed; call it from `decide`, too."""
+        self._give_back(side, index, 0)
+
     def commit(self, side: Side, index: int, amount: int) -> Counts:
         """Note what was done; the counts after that."""
         with self._mutex:
@@ -125,7 +131,9 @@ class Tally:
 
     def give_back(self, side: Side, index: int, *, but: int = 0) -> int:
         """Return what was granted and not committed, but so much of it; how much that was."""
-        with self._mutex:
+        # A turn that nobody goes on with is collected anywhere, also where this very thread has the lock.
+        has_lock = self._mutex.holder == threading.get_native_id()
+        with contextlib.nullcontext() if has_lock else self._mutex:
             unfinished = self._give_back(side, index, but)
         self.wake(Side.PRODUCERS)
         self.wake(Side.CONSUMERS)

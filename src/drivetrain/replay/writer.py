@@ -52,6 +52,8 @@ class Writer:
         Raises:
             InvalidInput: A field is missing, too much, or of the wrong dtype or shape, or a reward is NaN
                 or infinite; nothing was added.
+            SegmentError: For ten seconds every slot was in the hands of processes that were stopped. Rows of this step
+                may be missing, and the windows that were open are gone, as by `drop_windows`.
             Closed: The replay was closed.
         """
         self._add(**step)

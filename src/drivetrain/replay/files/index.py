@@ -189,7 +189,7 @@ def _read_state(walk: Walk, index: Index) -> State:
 def _checked_state(walk: Walk, values: Any, capacity: int) -> State:
     try:
         return State.from_json(values, capacity)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise walk.damaged("a state that makes no sense") from error
 
 
