@@ -75,9 +75,9 @@ class Supervisor:
         self._children: list[Child] = []
         self._deaths_s: dict[tuple[Role, int], list[float]] = {}
         self._restarts: dict[tuple[Role, int], int] = {}
-        self._made: dict[tuple[Role, int], int] = {}  # at its last death, see `_progress`
+        self._made: dict[tuple[Role, int], object] = {}  # at its last death, see `_progress`
         self._vain_deaths: dict[tuple[Role, int], int] = {}  # one after the other, with nothing made in between
-        self._num_evaluations = 0
+        self._evaluated: tuple[float, float] | None = None  # steps and updates at the last evaluation
         self._watch_clock = WatchClock()
         self._signum = 0
         self._kill_now = False
@@ -203,7 +203,8 @@ class Supervisor:
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
-            self._num_evaluations += "eval_return" in report
+            if "eval_return" in report:
+                self._evaluated = report["num_steps"], report["num_updates"]
             self._record(report)
             if "checkpoint_nbytes" in report:
                 self._meter.keep(self._run_dir, report["num_steps"])
@@ -293,9 +294,9 @@ class Supervisor:
         except RunError as error:  # the learner, which may live, saves what there is
             self._failure = str(error)
 
-    def _progress(self, role: Role) -> int:
-        """What the others of a run have got of actors, or of the evaluator; the same number where that is nothing."""
-        return self._num_evaluations if role == "evaluator" else self._memory.ledger.counts().committed
+    def _progress(self, role: Role) -> object:
+        """What the others of a run have got of actors, or of the evaluator; the same where that is nothing new."""
+        return self._evaluated if role == "evaluator" else self._memory.ledger.counts().committed
 
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
