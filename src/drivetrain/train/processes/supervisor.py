@@ -28,7 +28,7 @@ from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.processes.launch import Child, fork_server
 from drivetrain.train.processes.topology import Assignment, Memory, Role
-from drivetrain.train.processes.watching import WatchClock
+from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -356,7 +356,8 @@ class Supervisor:
 class _Drain:
     """The end of a run that was stopped: the learner finishes its call and saves, everybody else leaves.
 
-    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was at nothing.
+    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was seen at
+    nothing. Nobody sees anything while the whole job is suspended.
     """
 
     def __init__(self) -> None:
@@ -370,6 +371,6 @@ class _Drain:
         if learner is None:
             return now - self._began_s > _STRAGGLER_S
         if now - self._looked_s >= _POLL_S:  # as the kernel counts ticks, less says nothing
-            self._idle_s += 0.0 if learner.is_at_work() else now - self._looked_s
+            self._idle_s += 0.0 if learner.is_at_work() else min(now - self._looked_s, MOST_WATCHED_S)
             self._looked_s = now
         return self._idle_s > _IDLE_S
