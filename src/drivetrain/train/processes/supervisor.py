@@ -240,7 +240,7 @@ class Supervisor:
     def _bury(self) -> None:
         """Take those that have ended off the list; restart those that died."""
         for child in [child for child in self._children if child.exit_code() is not None]:
-            for report in child.inbox.drain():
+            for report in child.inbox.read()[0]:
                 self._take(child, report)
             child.inbox.close()
             self._children.remove(child)
