@@ -17,6 +17,7 @@ from whole_run import SMALL, read, rows_of
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.metrics import MetricsFile
+from drivetrain.train.telemetry.sinks import tensorboard
 from drivetrain.train.telemetry.sinks.table import COLUMNS, Table
 
 CONFIG = TrainConfig.default("dqn", "CartPole-v1").override(csv=True)
@@ -124,6 +125,15 @@ def test_a_row_whose_event_was_lost_with_the_process_is_told_to_tensorboard_by_t
     assert scalars(tmp_path / "tensorboard", "num_updates") == {200: 0, 250: 2, 300: 4, 400: 6}
     assert scalars(tmp_path / "tensorboard", "checkpoint_s") == {300: 0.5}
     assert scalars(tmp_path / "tensorboard", "eval_return") == {250: 1.0}
+
+
+def test_a_clock_that_was_set_back_changes_nothing_of_what_tensorboard_reads(tmp_path, monkeypatch):
+    for now_s, resume_at, steps in ((2e9, None, (100, 200, 300)), (1.9e9, 200, (250,)), (1.9e9, 250, (270,))):
+        monkeypatch.setattr(tensorboard, "_now_s", lambda now_s=now_s: now_s)
+        with MetricsFile(CONFIG, tmp_path, resume_at, pytest.fail) as metrics:
+            for number in steps:
+                metrics.write({"num_steps": number, "num_updates": number})
+    assert list(scalars(tmp_path / "tensorboard", "num_updates")) == [100, 200, 250, 270]
 
 
 @pytest.mark.whole
