@@ -14,6 +14,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from tensorboard_rows import scalars
 from whole_run import SMALL, read, rows_of
 
+from drivetrain.core.aside import save_text
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.metrics import MetricsFile
@@ -89,6 +90,16 @@ def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path, full_di
             table.write(rows[-1])
         assert read(tmp_path / "metrics.csv") == before
     rows.append({"num_steps": 4.0})
+    table.write(rows[-1])
+    table.close()
+    assert table_of(tmp_path) == rows
+
+
+def test_a_table_that_somebody_has_replaced_as_spreadsheets_do_is_made_anew_with_the_next_row(tmp_path):
+    rows = [{"num_steps": 1.0}]
+    table = Table(tmp_path / "metrics.csv", lambda: rows)
+    save_text(tmp_path / "metrics.csv", "num_steps;1\n")
+    rows.append({"num_steps": 2.0})
     table.write(rows[-1])
     table.close()
     assert table_of(tmp_path) == rows
