@@ -132,6 +132,22 @@ class Stuck(PendulumEnv):
         time.sleep(1000)
 
 
+class StuckAnew(PendulumEnv):
+    """The second one that is made in a process never comes back from a step, as where there is one licence."""
+
+    num_made = 0
+
+    def __init__(self):
+        super().__init__()
+        StuckAnew.num_made += 1
+        self._number = StuckAnew.num_made
+
+    def step(self, action):
+        if self._number == 2:
+            time.sleep(1000)
+        return super().step(action)
+
+
 class Helped(PendulumEnv):
     """Has a process of multiprocessing's beside it, which it forgets to end."""
 
@@ -147,6 +163,7 @@ class Helped(PendulumEnv):
 
 
 gymnasium.register("Stuck-v0", Stuck, max_episode_steps=50)
+gymnasium.register("StuckAnew-v0", StuckAnew, max_episode_steps=50)
 gymnasium.register("Helped-v0", Helped, max_episode_steps=50)
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)
 gymnasium.register("Threaded-v0", Threaded, max_episode_steps=50)

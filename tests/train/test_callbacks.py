@@ -1,8 +1,10 @@
 """Callbacks see what metrics.jsonl has, end runs early or by what they raise, and leave runs in good order."""
 
 import contextlib
+import dataclasses
 import gc
 import os
+import signal
 import threading
 import weakref
 from pathlib import Path
@@ -104,6 +106,19 @@ def test_what_a_callback_raises_ends_the_run_in_good_order_and_reaches_the_calle
     RunLock(run_dir).close()
 
 
+def test_what_is_raised_at_the_checkpoint_of_an_interrupt_reaches_the_caller_of_a_run_in_turns_too(tmp_path):
+    def interrupt_and_raise(event):
+        if event.kind == "record":
+            os.kill(os.getpid(), signal.SIGINT)
+        if event.kind == "checkpoint" and event.num_steps > 204:  # the first is of the end of warm-up
+            raise ZeroDivisionError
+
+    settings = {**SMALL, "total_steps": 1_000, "log_interval_steps": 240, "num_actors": 0}
+    with pytest.raises(ZeroDivisionError):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[interrupt_and_raise], **settings)
+    assert load_checkpoint(tmp_path)[1]["num_steps"] >= 240
+
+
 @pytest.mark.slow  # two runs of PPO; the ledger's own tests end rollouts early within a second
 @pytest.mark.parametrize("num_actors", [0, 2])
 def test_a_run_of_rollouts_ends_early_with_a_whole_one(tmp_path, num_actors):
@@ -160,6 +175,24 @@ def test_everybody_is_told_of_the_end_even_if_one_raises_then():
     with pytest.raises(ValueError, match="at the end"):
         callbacks.end(None)
     assert watcher.kinds() == ["end"]
+
+
+def test_who_has_raised_is_told_no_more_and_one_that_is_equal_to_it_is():
+    @dataclasses.dataclass
+    class Raising:
+        kinds: list = dataclasses.field(default_factory=list, compare=False)
+        raises: bool = dataclasses.field(default=False, compare=False)
+
+        def __call__(self, event):
+            self.kinds.append(event.kind)
+            if self.raises:
+                raise ZeroDivisionError
+
+    quiet, raising = Raising(), Raising(raises=True)
+    callbacks = told(quiet, raising, raising)
+    callbacks.tell({"num_steps": 1})
+    callbacks.end(None)
+    assert (quiet.kinds, raising.kinds) == (["record", "end"], ["record"])
 
 
 @pytest.mark.parametrize("kind", ["record", "end"])

@@ -113,7 +113,7 @@ class Callbacks:
             try:
                 self.wants_stop |= _is_stop(callback(event))
             except BaseException as error:  # kept until the run has ended in good order
-                self._waiting.remove(callback)
+                self._waiting = [other for other in self._waiting if other is not callback]
                 self.error = error
                 if kind != "end":
                     return

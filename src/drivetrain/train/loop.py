@@ -315,11 +315,11 @@ class Loop:
             self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
         self._saver.save(arrays, self._progress())
-        self._meter.keep(self._job.run_dir, self._counts.committed)
         for outcome in self._saver.outcomes():
             if "note" in outcome:
                 self._display.note(outcome["note"])
             else:
+                self._meter.keep(self._job.run_dir, self._counts.committed)
                 self._write(outcome)
 
     def _progress(self) -> Progress:
@@ -358,5 +358,6 @@ class Loop:
         self._leave()
 
     def _leave(self) -> NoReturn:
+        self._job.callbacks.require_none_raised()
         self._display.note(f"stopped; {latest_checkpoint(self._job.run_dir)}")
         raise_for(self._interruption.signum)

@@ -60,7 +60,7 @@ def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
         ("envs_per_actor", "many"), ("num_actors", 2.5), ("num_learners", [1]), ("device", np.array([4, 4])),
         ("learning_rate", "1e-3"), ("learning_rate", True), ("gamma", None), ("prioritized", "no"), ("csv", 1),
         ("hidden", "64"), ("hidden", 64), ("hidden", (64, 0.5)), ("wandb", 3), ("freeze_encoder_after", "never"),
-        ("update_ratio", None),
+        ("update_ratio", None), ("learning_rate", np.array([1e-3, 1e-4])), ("beta", np.array([0.4, 1.0])),
     ],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused_by_a_sentence_naming_it(name, value):

@@ -321,3 +321,14 @@ def test_a_process_that_an_environment_has_left_does_not_keep_a_run_from_its_end
     ]
     assert helpers
     wait_until_dead(helpers)
+
+
+@pytest.mark.whole
+def test_an_evaluator_that_never_comes_back_from_the_last_episodes_ends_the_run_though_it_evaluates_each_time(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(supervisor, "_RESTART_WINDOW_S", 0.0)  # as where the time-out is longer than a third of it
+    settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 50, "hidden": (8,), "batch_size": 16}
+    settings |= {"eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 5, "total_steps": 100}
+    with pytest.raises(RunError, match=r"the evaluator .* has not come back for 1 s .* 4 times without a step"):
+        train("ddpg", "faulty_envs:StuckAnew-v0", run_dir=str(tmp_path / "run"), step_timeout_s=1, **settings)

@@ -40,6 +40,15 @@ def test_once_the_learner_is_through_others_have_seconds(monkeypatch):
     assert seconds_until_pointless(monkeypatch, [FakeChild("actor", works=True)]) == pytest.approx(5, abs=0.5)
 
 
+def test_time_in_which_the_whole_job_was_suspended_is_none_in_which_its_learner_hung(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
+    drain = supervisor._Drain()
+    for seconds in (0.2, 3_600.0, 0.2):
+        now += seconds
+        assert not drain.is_pointless([FakeChild("learner")])
+
+
 @pytest.mark.parametrize(("ending", "works"), [("while True: pass", True), ("time.sleep(1000)", False)])
 def test_a_process_is_at_work_if_the_kernel_counts_time_for_any_of_its_threads_whatever_they_are_called(ending, works):
     called = r"ctypes.CDLL(None).prctl(15, b'\xc3')"  # half of a letter, as of a name that was cut

@@ -47,3 +47,12 @@ def test_a_watcher_that_is_often_held_up_still_sees_that_a_call_does_not_end():
     watched = Watched()
     found = [watched.look(10) for _ in range(30)][-1]
     assert found == pytest.approx(30, abs=1)
+
+
+def test_a_watcher_that_is_held_up_behind_its_look_does_not_take_a_call_for_the_next_one():
+    watched = Watched()
+    watched.look_for(10)
+    watched.clock.look()
+    watched.now_s += 0.5  # as by ending another process
+    watched.clock.watched_s(0, watched.now_s - watched.began_s)
+    assert watched.look_for(1) == pytest.approx(11.5, abs=0.2)

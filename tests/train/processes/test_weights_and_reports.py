@@ -1,5 +1,6 @@
 """What crosses between processes: weights, and reports that never hold up an actor."""
 
+import fcntl
 import os
 
 import numpy as np
@@ -40,7 +41,18 @@ def test_an_offer_to_a_full_pipe_is_lost_at_once_and_whole():
         num_kept += 1
     assert num_kept > 10
     inbox.close_writing()
-    assert [report["text"] for report in inbox.drain()] == ["x" * 1_000] * num_kept
+    assert [report["text"] for report in inbox.read()[0]] == ["x" * 1_000] * num_kept
+    inbox.close()
+
+
+def test_what_a_child_said_last_is_read_to_its_end_however_much_its_pipe_holds():
+    inbox = Inbox()
+    fcntl.fcntl(inbox.writing_fd, fcntl.F_SETPIPE_SZ, 2**18)  # the usual size where pages are of 16 KiB
+    reports = Reports(fd=inbox.writing_fd)
+    reports.send({"final_episodes": [[1.0, 500, 0.0]] * 9_000})
+    reports.send({"reason": "the end"})
+    inbox.close_writing()
+    assert [list(report) for report in inbox.read()[0]] == [["final_episodes"], ["reason"]]
     inbox.close()
 
 

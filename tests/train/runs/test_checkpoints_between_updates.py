@@ -13,6 +13,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from drivetrain.train import load_policy, resume, train
 from drivetrain.train.learner.learner import Learner
+from drivetrain.train.run_dir import saving
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 
 WARMUP = 100
@@ -44,6 +45,24 @@ def test_a_run_in_turns_writes_them_from_the_end_of_warm_up_on(tmp_path, update_
     found = checkpoints(tmp_path / "run")
     assert found[0] == (WARMUP, 0)
     assert len(found) > 5, "and not at updates alone, of which there is one, or none"
+
+
+def test_one_that_there_is_no_memory_for_is_told_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
+    save, calls = saving.save_checkpoint, []
+
+    def refused_once(*given, **named):
+        calls.append(given)
+        if len(calls) == 2:
+            raise MemoryError
+        return save(*given, **named)
+
+    monkeypatch.setattr(saving, "save_checkpoint", refused_once)
+    how = {"num_actors": 0, "envs_per_actor": 1}
+    assert train("dqn", "CartPole-v1", run_dir=tmp_path / "run", **how, **SMALL).num_steps == 120
+    assert (
+        "cannot be written: not enough memory; the one before is whole, and the run goes on" in capsys.readouterr().err
+    )
+    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 120
 
 
 @pytest.mark.whole

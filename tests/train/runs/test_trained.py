@@ -46,7 +46,8 @@ def played(policy, seeds):
 
 def test_what_it_comes_to_is_not_written_over_what_the_run_keeps(tmp_path, capsys):
     train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
-    for name in ("result.json", "config.json", "best/policy.npz"):
+    (tmp_path / "run" / "unreported.json").write_text("{}")  # as of a run that goes on
+    for name in ("result.json", "config.json", "best/policy.npz", "unreported.json"):
         kept = (tmp_path / "run" / name).read_bytes()
         assert main(["eval", str(tmp_path / "run"), "--episodes", "1", "--json", str(tmp_path / "run" / name)]) == 2
         assert "expected a file of its own, got one of the run; choose another name" in capsys.readouterr().err

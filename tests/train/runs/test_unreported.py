@@ -1,5 +1,6 @@
 """What had happened between the last row of metrics and the checkpoint is in a resumed run's first row."""
 
+import json
 import math
 
 import numpy as np
@@ -15,6 +16,8 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import START, Rules
+from drivetrain.train.run_dir import saving
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.telemetry.metrics import Meter
 from drivetrain.train.telemetry.unreported import FILE, Unreported
 
@@ -73,6 +76,26 @@ def test_of_a_rollout_that_is_gathered_again_nothing_is_kept(tmp_path):
     meter.keep(tmp_path, 100)
     assert Unreported.kept(tmp_path, 64).num_episodes == 1
     assert Unreported.kept(tmp_path, 100) == Unreported()
+
+
+def test_what_had_happened_at_a_checkpoint_is_still_known_after_one_that_could_not_be_written(tmp_path, monkeypatch):
+    known = []
+
+    def full(*_, **__):
+        known.append(json.loads((tmp_path / FILE).read_bytes()))
+        raise OSError(28, "No space left on device")
+
+    def fill_the_disk(event):
+        if event.kind == "checkpoint":
+            monkeypatch.setattr(saving, "save_checkpoint", full)
+        if len(known) >= 2:
+            raise Mistake
+
+    settings = {**SMALL, "num_actors": 0, "log_interval_steps": 10_000, "checkpoint_interval_s": 1e-6}
+    with pytest.raises(Mistake):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[fill_the_disk], **settings)
+    assert known[0] == known[-1] == json.loads((tmp_path / FILE).read_bytes())
+    assert load_checkpoint(tmp_path)[1]["num_steps"] == known[0]["num_steps"]
 
 
 class FiveSteps(gymnasium.Env):

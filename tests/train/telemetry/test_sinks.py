@@ -14,9 +14,11 @@ pytest.importorskip("jax", reason="needs the train extra")
 from tensorboard_rows import scalars
 from whole_run import SMALL, read, rows_of
 
+from drivetrain.core.aside import save_text
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.telemetry.metrics import MetricsFile
+from drivetrain.train.telemetry.sinks import tensorboard
 from drivetrain.train.telemetry.sinks.table import COLUMNS, Table
 
 CONFIG = TrainConfig.default("dqn", "CartPole-v1").override(csv=True)
@@ -93,6 +95,16 @@ def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path, full_di
     assert table_of(tmp_path) == rows
 
 
+def test_a_table_that_somebody_has_replaced_as_spreadsheets_do_is_made_anew_with_the_next_row(tmp_path):
+    rows = [{"num_steps": 1.0}]
+    table = Table(tmp_path / "metrics.csv", lambda: rows)
+    save_text(tmp_path / "metrics.csv", "num_steps;1\n")
+    rows.append({"num_steps": 2.0})
+    table.write(rows[-1])
+    table.close()
+    assert table_of(tmp_path) == rows
+
+
 def test_without_being_asked_for_there_is_no_table(tmp_path):
     with MetricsFile(TrainConfig.default("dqn", "CartPole-v1"), tmp_path, None, pytest.fail) as metrics:
         metrics.write({"num_steps": 1})
@@ -124,6 +136,15 @@ def test_a_row_whose_event_was_lost_with_the_process_is_told_to_tensorboard_by_t
     assert scalars(tmp_path / "tensorboard", "num_updates") == {200: 0, 250: 2, 300: 4, 400: 6}
     assert scalars(tmp_path / "tensorboard", "checkpoint_s") == {300: 0.5}
     assert scalars(tmp_path / "tensorboard", "eval_return") == {250: 1.0}
+
+
+def test_a_clock_that_was_set_back_changes_nothing_of_what_tensorboard_reads(tmp_path, monkeypatch):
+    for now_s, resume_at, steps in ((2e9, None, (100, 200, 300)), (1.9e9, 200, (250,)), (1.9e9, 250, (270,))):
+        monkeypatch.setattr(tensorboard, "_now_s", lambda now_s=now_s: now_s)
+        with MetricsFile(CONFIG, tmp_path, resume_at, pytest.fail) as metrics:
+            for number in steps:
+                metrics.write({"num_steps": number, "num_updates": number})
+    assert list(scalars(tmp_path / "tensorboard", "num_updates")) == [100, 200, 250, 270]
 
 
 @pytest.mark.whole

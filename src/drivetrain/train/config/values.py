@@ -78,7 +78,7 @@ def _as(kind: Any, value: Any) -> Any:
         return str(value) if isinstance(value, Path) else value if isinstance(value, str) else _UNFIT
     if kind is types.NoneType:
         return None if value is None else _UNFIT
-    if kind is float and value in ("inf", "-inf"):
+    if kind is float and isinstance(value, str) and value in ("inf", "-inf"):
         return float(value)
     is_bool = isinstance(value, bool | np.bool_)
     if kind is bool:

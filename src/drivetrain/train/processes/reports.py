@@ -3,6 +3,7 @@
 child --offer (drops when full) | send (waits)--> pipe --Inbox.read--> supervisor
 """
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -55,22 +56,14 @@ class Inbox:
         os.close(self.writing_fd)
 
     def read(self) -> tuple[list[dict[str, Any]], bool]:
-        """The reports that have come, and whether more may come."""
-        try:
-            data = os.read(self.fd, 1 << 16)
-        except BlockingIOError:
-            return [], True
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines], bool(data)
-
-    def drain(self) -> list[dict[str, Any]]:
-        """Everything that a child that has ended still said."""
-        everything: list[dict[str, Any]] = []
-        while True:
-            reports, is_open = self.read()
-            everything += reports
-            if not is_open or not reports:
-                return everything
+        """All reports that have come, and whether more may come."""
+        is_open = True
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.fd, 1 << 16):
+                self._rest += data
+            is_open = False
+        *lines, self._rest = self._rest.split(b"\n")
+        return [json.loads(line) for line in lines], is_open
 
     def close(self) -> None:
         """Stop reading."""

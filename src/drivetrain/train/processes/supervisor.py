@@ -28,7 +28,7 @@ from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.processes.launch import Child, fork_server
 from drivetrain.train.processes.topology import Assignment, Memory, Role
-from drivetrain.train.processes.watching import WatchClock
+from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -75,9 +75,9 @@ class Supervisor:
         self._children: list[Child] = []
         self._deaths_s: dict[tuple[Role, int], list[float]] = {}
         self._restarts: dict[tuple[Role, int], int] = {}
-        self._made: dict[tuple[Role, int], int] = {}  # at its last death, see `_progress`
+        self._made: dict[tuple[Role, int], object] = {}  # at its last death, see `_progress`
         self._vain_deaths: dict[tuple[Role, int], int] = {}  # one after the other, with nothing made in between
-        self._num_evaluations = 0
+        self._evaluated: tuple[float, float] | None = None  # steps and updates at the last evaluation
         self._watch_clock = WatchClock()
         self._signum = 0
         self._kill_now = False
@@ -203,7 +203,8 @@ class Supervisor:
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
-            self._num_evaluations += "eval_return" in report
+            if "eval_return" in report:
+                self._evaluated = report["num_steps"], report["num_updates"]
             self._record(report)
             if "checkpoint_nbytes" in report:
                 self._meter.keep(self._run_dir, report["num_steps"])
@@ -239,7 +240,7 @@ class Supervisor:
     def _bury(self) -> None:
         """Take those that have ended off the list; restart those that died."""
         for child in [child for child in self._children if child.exit_code() is not None]:
-            for report in child.inbox.drain():
+            for report in child.inbox.read()[0]:
                 self._take(child, report)
             child.inbox.close()
             self._children.remove(child)
@@ -293,9 +294,9 @@ class Supervisor:
         except RunError as error:  # the learner, which may live, saves what there is
             self._failure = str(error)
 
-    def _progress(self, role: Role) -> int:
-        """What the others of a run have got of actors, or of the evaluator; the same number where that is nothing."""
-        return self._num_evaluations if role == "evaluator" else self._memory.ledger.counts().committed
+    def _progress(self, role: Role) -> object:
+        """What the others of a run have got of actors, or of the evaluator; the same where that is nothing new."""
+        return self._evaluated if role == "evaluator" else self._memory.ledger.counts().committed
 
     def _report(self) -> None:
         counts = self._memory.ledger.counts()
@@ -355,7 +356,8 @@ class Supervisor:
 class _Drain:
     """The end of a run that was stopped: the learner finishes its call and saves, everybody else leaves.
 
-    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was at nothing.
+    A large replay on a slow disk, or a slow call, may take minutes: what counts is how long the learner was seen at
+    nothing. Nobody sees anything while the whole job is suspended.
     """
 
     def __init__(self) -> None:
@@ -369,6 +371,6 @@ class _Drain:
         if learner is None:
             return now - self._began_s > _STRAGGLER_S
         if now - self._looked_s >= _POLL_S:  # as the kernel counts ticks, less says nothing
-            self._idle_s += 0.0 if learner.is_at_work() else now - self._looked_s
+            self._idle_s += 0.0 if learner.is_at_work() else min(now - self._looked_s, MOST_WATCHED_S)
             self._looked_s = now
         return self._idle_s > _IDLE_S

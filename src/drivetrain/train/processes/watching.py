@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 
-_MOST_WATCHED_S = 1.0  # of the time between two looks, which lie a tenth of that apart
+MOST_WATCHED_S = 1.0
+"""Of the time between two looks, which lie a tenth of that apart."""
 _SAME_CALL_S = 0.05  # by which the begin of the same call may seem to differ from look to look
 
 
@@ -25,7 +26,7 @@ class WatchClock:
     def look(self) -> None:
         """Watch; to be called often."""
         before, self._looked_s = self._looked_s, self._now_s()
-        self._watched_s += min(self._looked_s - before, _MOST_WATCHED_S)
+        self._watched_s += min(self._looked_s - before, MOST_WATCHED_S)
 
     def watched_s(self, place: int, working_s: float) -> float:
         """Seconds of a call that have been watched.
@@ -34,8 +35,8 @@ class WatchClock:
             place: Whose call it is.
             working_s: Since when it goes on by the clock.
         """
-        began_s = self._looked_s - working_s
+        began_s = self._now_s() - working_s  # not by the last look: ending another may have taken its time since
         known = self._begun.get(place)
         if known is None or abs(known[0] - began_s) > _SAME_CALL_S:
-            known = self._begun[place] = (began_s, self._watched_s - min(working_s, _MOST_WATCHED_S))
+            known = self._begun[place] = (began_s, self._watched_s - min(working_s, MOST_WATCHED_S))
         return self._watched_s - known[1]

@@ -106,3 +106,8 @@ def append_whole(file: IO[bytes], data: bytes) -> None:
     except OSError:
         os.ftruncate(file.fileno(), end)
         raise
+
+
+def is_removed(file: IO[bytes]) -> bool:
+    """Whether somebody has removed or replaced an open file, so that nobody will find what is written to it."""
+    return os.fstat(file.fileno()).st_nlink == 0

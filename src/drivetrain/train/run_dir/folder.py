@@ -26,7 +26,7 @@ from drivetrain.train.config.saved import read_settings
 
 _PARTS = (
     *("config.json", "lock", "logs", "result.json", "checkpoint", "best", "metrics.jsonl", "metrics.csv"),
-    *("tensorboard", "time", "wandb", "wandb.json"),
+    *("tensorboard", "time", "unreported.json", "wandb", "wandb.json"),
 )
 """What a run keeps in its folder."""
 

@@ -89,10 +89,11 @@ class Saver:
         try:
             meta = {**self._meta, **progress._asdict()}
             nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not enough memory"
             folder = self._run_dir / "checkpoint"
             before = "the one before is whole" if has_checkpoint(self._run_dir) else "there is none before"
-            sentence = f"{folder}: cannot be written: {error.strerror}; {before}, and the run goes on"
+            sentence = f"{folder}: cannot be written: {why}; {before}, and the run goes on"
             self._outcomes.append({"note": sentence})
         else:
             row = {

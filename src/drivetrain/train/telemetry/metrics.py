@@ -19,7 +19,6 @@ when its episodes are played, of the steps at which its weights were taken.
 import contextlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,7 +33,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Origin, Rules
-from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.run_dir.archives import append_whole, is_removed
 from drivetrain.train.telemetry.sinks.sink import Row, Sink
 from drivetrain.train.telemetry.sinks.table import Table
 from drivetrain.train.telemetry.sinks.tensorboard import TensorBoard
@@ -90,7 +89,7 @@ class MetricsFile:
 
     def _at_its_path(self) -> IO[bytes]:
         """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
-        if os.fstat(self._file.fileno()).st_nlink == 0:
+        if is_removed(self._file):
             removed, self._file = self._file, self._path.open("ab", buffering=0)
             removed.close()
         return self._file

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from drivetrain.core.aside import save_text
-from drivetrain.train.run_dir.archives import append_whole
+from drivetrain.train.run_dir.archives import append_whole, is_removed
 from drivetrain.train.telemetry.sinks.sink import Row
 
 COLUMNS = (
@@ -56,12 +56,13 @@ class Table:
         self._make()
 
     def write(self, row: Row) -> None:
-        """Add a line; the file is made anew for a row with other columns, and after a line that was lost.
+        """Add a line; the file is made anew for a row with other columns, after a line that was lost, and where
+        somebody has removed or replaced it.
 
         Raises:
             OSError: There is no room; the file is as it was.
         """
-        if self._is_behind or not row.keys() <= set(self._columns):
+        if self._is_behind or not row.keys() <= set(self._columns) or is_removed(self._file):
             self._file.close()
             self._make()
             return

@@ -12,7 +12,6 @@ import os
 import socket
 import struct
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from drivetrain.train.telemetry.sinks.sink import Row
 
 _PACKAGE = "tensorboardX"
 _MODULES = ("record_writer", "proto.event_pb2", "proto.summary_pb2")
+_EVENTS = "events.out.tfevents."
 
 
 class TensorBoard:
@@ -42,9 +42,8 @@ class TensorBoard:
         self._event: Any = event.Event
         self._summary: Any = summary.Summary
         folder.mkdir(exist_ok=True)
-        # Files are read in the order of their names; and a run may be resumed within a second.
-        moment = f"{int(_now_s())}.{socket.gethostname()}.{time.monotonic_ns():020}.{os.getpid()}"
-        self._file = (folder / f"events.out.tfevents.{moment}").open("ab", buffering=0)
+        moment = f"{_second(folder)}.{socket.gethostname()}.{os.getpid()}"
+        self._file = (folder / f"{_EVENTS}{moment}").open("ab", buffering=0)
         self._write(file_version="brain.Event:2")
         if kept is not None:
             # Death may have come between a row and its event: the last one, and all from its step on, are told anew.
@@ -91,6 +90,14 @@ def _parts_of_tensorboardx() -> list[Any]:
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
             del sys.modules[name]
+
+
+def _second(folder: Path) -> int:
+    """The second for the name of a new file: now, or where clocks were set back or differ, or a run is resumed at once,
+    behind those of files that are there. TensorBoard reads files in the order of their names.
+    """
+    names = (path.name.removeprefix(_EVENTS).partition(".")[0] for path in folder.glob(f"{_EVENTS}*"))
+    return max([int(_now_s()), *(int(name) + 1 for name in names if name.isascii() and name.isdigit())])
 
 
 def _now_s() -> float:
