@@ -1,4 +1,6 @@
 // The recorder, of events and of sums: threads, forks, kills, limits, and stacks that are left out of order.
+//
+// Over 400 lines: sums are told by the same threads, forks, lanes and stacks as events, and must say the same.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
