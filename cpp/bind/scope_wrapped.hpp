@@ -25,6 +25,12 @@ struct Wrapped {
 
 inline Wrapped* as_wrapped(PyObject* object) { return reinterpret_cast<Wrapped*>(object); }
 
+/// None where the garbage collector has emptied it, before the last that asks for it.
+inline PyObject* function_of(PyObject* object) {
+  PyObject* function = as_wrapped(object)->function;
+  return function != nullptr ? function : Py_None;
+}
+
 inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t count, PyObject* keywords) {
   Wrapped* wrapped = as_wrapped(self);
   if (wrapped->tell != nullptr && (!wrapped->use.is_traced || thread_log.is_tracing())) {
@@ -35,7 +41,7 @@ inline PyObject* wrapped_call(PyObject* self, PyObject* const* args, std::size_t
     Py_XDECREF(said);
   }
   thread_log.begin(wrapped->use);
-  PyObject* result = PyObject_Vectorcall(wrapped->function, args, count, keywords);
+  PyObject* result = PyObject_Vectorcall(function_of(self), args, count, keywords);
   thread_log.end(wrapped->use.site);
   return result;
 }
@@ -71,7 +77,9 @@ inline int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 inline int wrapped_clear(PyObject* self) {
-  Py_CLEAR(as_wrapped(self)->function);
+  // A function of Python breaks its own cycles, and can be called to the end: by what is deleted together with it.
+  PyObject* function = as_wrapped(self)->function;
+  if (function != nullptr && !PyFunction_Check(function)) Py_CLEAR(as_wrapped(self)->function);
   Py_CLEAR(as_wrapped(self)->tell);
   return 0;
 }
@@ -80,6 +88,7 @@ inline void wrapped_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   if (as_wrapped(self)->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   wrapped_clear(self);
+  Py_CLEAR(as_wrapped(self)->function);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -90,12 +99,12 @@ inline PyObject* wrapped_get(PyObject* self, PyObject* object, PyObject*) {
 }
 /// A function is pickled by its name; so is this.
 inline PyObject* wrapped_reduce(PyObject* self, PyObject*) {
-  return PyObject_GetAttrString(as_wrapped(self)->function, "__qualname__");
+  return PyObject_GetAttrString(function_of(self), "__qualname__");
 }
 
 inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
   static const char* const own[] = {"__call__", "__get__", "__reduce__", "__reduce_ex__"};
-  PyObject* function = as_wrapped(self)->function;
+  PyObject* function = function_of(self);
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) return nullptr;
   if (std::strcmp(text, "__wrapped__") == 0) return Py_NewRef(function);
@@ -104,9 +113,9 @@ inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
   return PyObject_GetAttr(function, name);
 }
 inline int wrapped_setattro(PyObject* self, PyObject* name, PyObject* value) {
-  return PyObject_SetAttr(as_wrapped(self)->function, name, value);
+  return PyObject_SetAttr(function_of(self), name, value);
 }
-inline PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(as_wrapped(self)->function); }
+inline PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(function_of(self)); }
 
 inline PyObject* make_wrapped_type() {
   static PyMethodDef methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr},

@@ -1,4 +1,6 @@
 // Blocks of steps in which instruments are muted: how they are chosen, and what a recording says of them.
+#include <sys/wait.h>
+
 #include <thread>
 
 #include "tests/event_log_folder.hpp"
@@ -108,6 +110,31 @@ void one_thread_at_a_time_switches_gpus_and_leaves_them_switched_on() {
   CHECK(num_threads == 1 || num_threads == 2);
 }
 
+void a_child_that_is_forked_while_its_parent_is_muted_records_what_it_leaves() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  thread_log.lane(0);  // its time line begins
+  thread_log.mute(kMuteAll);
+  thread_log.begin({.site = 1});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    thread_log.end(1);
+    thread_log.begin({.site = 2});
+    thread_log.end(2);
+    thread_log.finish();
+    ::_exit(0);
+  }
+  int status;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+  thread_log.end(1);
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder)[{static_cast<std::uint32_t>(child), 0}].events();
+  check_nested_and_ordered(events);
+  CHECK(count(events, EventKind::kBegin) == 2 && count(events, EventKind::kEnd) == 2);
+  CHECK(events.back().kind == EventKind::kThreadEnd);
+}
+
 void blocks_follow_steps_that_become_slower_and_are_never_empty() {
   BlockPlan plan;
   plan.start(1, 2);
@@ -198,4 +225,5 @@ int main() {
   blocks_follow_steps_that_become_slower_and_are_never_empty();
   muted_blocks_are_counted_and_what_is_entered_then_is_resumed();
   a_thread_with_lanes_has_no_blocks();
+  a_child_that_is_forked_while_its_parent_is_muted_records_what_it_leaves();
 }

@@ -1,4 +1,6 @@
 // The recorder, of events and of sums: threads, forks, kills, limits, and stacks that are left out of order.
+//
+// Over 400 lines: sums are told by the same threads, forks, lanes and stacks as events, and must say the same.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -204,6 +206,23 @@ void lanes_hold_sites_while_others_run_without_limit_to_their_number() {
   for (lane = 1; lane <= many; ++lane) CHECK(of_lane[lane] == expected);
 }
 
+void what_a_lane_leaves_is_timed_also_above_a_site_that_collapsed() {
+  Folder folder;
+  CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+  const SiteUse wrapper{.site = 1, .collapses = true};
+  thread_log.begin(wrapper);
+  thread_log.begin(wrapper);
+  thread_log.lane(5);
+  thread_log.end(1);  // entered before the lane was last left
+  thread_log.lane(0);
+  thread_log.end(1);
+  thread_log.end(1);
+  thread_log.finish();
+  event_log.close();
+  const auto events = read_all(folder).begin()->second.events();
+  CHECK(count(events, EventKind::kEnd) == 2 && events.back().kind == EventKind::kThreadEnd);
+}
+
 /// Entries by path, written as sites from the outermost: {1, 2} is 2 inside 1.
 std::map<std::vector<std::uint32_t>, std::uint64_t> entries(const std::string& file) {
   std::FILE* stream = std::fopen(file.c_str(), "rb");
@@ -301,13 +320,43 @@ void sums_keep_their_places_when_sites_are_left_out_of_order_or_in_other_lanes_o
   }
   thread_log.begin({.site = 1});
   thread_log.end(1);
+  thread_log.begin({.site = 1});
+  thread_log.begin({.site = 100 + kMostPaths});  // no room for it, nor for what is in it
+  thread_log.begin({.site = 1});
+  thread_log.lane(5);
+  thread_log.lane(0);
+  thread_log.end(1);
+  thread_log.end(100 + kMostPaths);
+  thread_log.begin({.site = 2});  // still in 1
+  thread_log.end(2);
+  thread_log.end(1);
   const std::string file = totals_files(folder)[0];
   thread_log.finish();
   event_log.close();
   auto found = entries(file);
-  CHECK((found[{1}] == 2) && (found[{1, 2, 3}] == 1) && (found[{2, 3, 4}] == 1));
+  CHECK((found[{1}] == 3) && (found[{1, 2}] == 2) && (found[{1, 2, 3}] == 1) && (found[{2, 3, 4}] == 1));
   CHECK((found[{7, 8}] == 1) && (found[{7, 9}] == 1) && found.count({9}) == 0);
   CHECK((found[{100, 1}] == 1) && found.count({100 + kMostPaths}) == 0);
+}
+
+void sums_of_a_thread_begin_anew_where_those_before_ended_in_a_lane() {
+  std::map<std::vector<std::uint32_t>, std::uint64_t> found;
+  for (int i = 0; i < 2; ++i) {
+    Folder folder;
+    event_log.keeps_totals = true;
+    CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
+    for (const std::uint32_t site : {1, 2}) {
+      thread_log.begin({.site = site});
+      thread_log.end(site);
+    }
+    thread_log.begin({.site = 1});
+    thread_log.lane(5);
+    const std::string file = totals_files(folder)[0];
+    thread_log.finish();
+    event_log.close();
+    found = entries(file);
+  }
+  CHECK(found[{1}] == 2 && found[{2}] == 1);
 }
 
 void the_counters_time_is_the_kernels_and_never_goes_back() {
@@ -376,7 +425,9 @@ int main() {
   sites_left_out_of_order_or_never_entered_do_no_harm();
   only_the_outermost_site_ends_a_step_and_collapsing_sites_are_written_once();
   lanes_hold_sites_while_others_run_without_limit_to_their_number();
+  what_a_lane_leaves_is_timed_also_above_a_site_that_collapsed();
   sums_of_threads_are_their_own_and_can_be_read_meanwhile();
   sums_of_a_killed_child_hold_what_it_did_and_its_parents_what_that_did();
   sums_keep_their_places_when_sites_are_left_out_of_order_or_in_other_lanes_or_find_no_room();
+  sums_of_a_thread_begin_anew_where_those_before_ended_in_a_lane();
 }

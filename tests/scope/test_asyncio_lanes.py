@@ -187,3 +187,29 @@ def test_recording_does_not_import_asyncio():
         check=True,
     )
     assert done.stdout.strip() == "False"
+
+
+def test_a_session_that_begins_in_a_coroutine_is_left_by_what_its_task_leaves(tmp_path):
+    async def another():
+        with scope.operation("another's"):
+            await asyncio.sleep(0)
+            busy()
+
+    async def main(folder):
+        with scope.session(folder):
+            with scope.operation("held"):
+                await asyncio.sleep(0)
+            await asyncio.create_task(another())
+            busy()
+        return scope.load(folder)
+
+    async def twice():  # each in a task of its own, and with what the other's has been
+        return [await asyncio.create_task(main(tmp_path / name)) for name in ("one", "two")]
+
+    for profile in asyncio.run(twice()):
+        (thread,) = profile.trace.threads
+        assert innermost(thread.kind, thread.site).inner[-1] == -1, "nothing is left open"
+        spent = {row.operation: row.raw_ns for row in profile.breakdown() if row.time_class == "python"}
+        assert spent["other"] >= BUSY_S * 1e9
+        assert spent["another's"] >= BUSY_S * 1e9
+        assert spent["held"] < BUSY_S * 1e9

@@ -141,6 +141,7 @@ def test_per_step_is_of_all_steps_also_for_threads_that_take_none_and_are_never_
         assert 0.9 < in_background / in_simulation < 1.5  # twice as much, as if it had been muted, too
     unrecorded = run.shares["unrecorded", "unrecorded"]
     assert run.per_step_ns(unrecorded) is None
+    assert beside.ratio(run, run, ("unrecorded", "unrecorded")) is None
 
 
 def test_a_ratio_of_what_cannot_be_told_from_recording_is_not_given(runs, monkeypatch):

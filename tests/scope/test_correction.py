@@ -51,6 +51,10 @@ def test_too_few_blocks_identify_nothing():
     assert "not identifiable" in in_words(profile)[-1]
     ledger = {entry["instrument"]: entry["source"] for entry in profile.overhead()["costs"]}
     assert ledger["call"] == "not identifiable"
+    known, _ = program_in_blocks(0)
+    of_known, of_unknown = (Profile(one).overhead()["costs"][0] for one in (known, trace))
+    assert list(of_unknown) == list(of_known)
+    assert of_unknown["disabled_ns"] is of_unknown["this_run"] is None
 
 
 @pytest.mark.whole

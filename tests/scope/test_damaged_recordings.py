@@ -113,6 +113,30 @@ def test_an_expectation_that_is_no_number_is_one_sentence(damaged, prior):
         scope.load(damaged)
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b'"time_class": "python"', "sites of texts, and of a class of python"),
+        (b'"phase": "early"', "sites of texts"),
+        (b'"num_dropped": 0}, "notes"', "a number of events that found no room"),
+        (b'"num_dropped": 0, "num_events"', "whole numbers and a name in thread 0"),
+    ],
+)
+def test_a_packed_recording_whose_description_is_damaged_is_one_sentence(whole, tmp_path, text, what):
+    packed = shutil.copytree(whole, tmp_path / "packed")
+    pq = pytest.importorskip("pyarrow.parquet", reason='needs PyArrow: pip install "drivetrain[scope]"')
+    scope.pack(packed)
+    table = pq.read_table(packed / "trace.parquet")
+    key = b"drivetrain.scope"
+    described = table.schema.metadata[key]
+    name = text.partition(b":")[0]
+    damaged = described.replace(text, name + b": [7]" + text.partition(b"0")[2])
+    assert damaged != described
+    pq.write_table(table.replace_schema_metadata({key: damaged}), packed / "trace.parquet")
+    with pytest.raises(FileFormatError, match=f"expected {what}"):
+        scope.load(packed)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_report_of_a_recording_that_is_damaged_anywhere_is_made_or_is_one_line(damaged, tmp_path, capsys, seed):
     draw = random.Random(seed)

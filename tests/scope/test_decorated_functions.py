@@ -2,6 +2,9 @@
 
 import asyncio
 import inspect
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -115,3 +118,34 @@ def test_sums_that_are_refused_beside_a_recording_leave_it_as_it_is(tmp_path):
         with scope.operation("after"):
             pass
     assert entered(tmp_path / "run.scope")["after"] == 1
+
+
+def test_a_recorded_function_can_be_called_by_what_is_deleted_together_with_it():
+    text = """
+import gc
+from drivetrain import scope
+
+def make():
+    @scope.operation("x")
+    def step():
+        return "called"
+
+    around = []
+
+    class Last:
+        __slots__ = ()  # no part of a cycle: deleted once what holds it is taken apart
+
+        def __del__(self, step=step):
+            print(step())
+
+    around += [around, Last()]
+
+gc.disable()
+make()
+gc.collect()
+empty = type(scope.operation("x")(print)).__new__(type(scope.operation("x")(print)))
+print(repr(empty))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["called", "None"], "")

@@ -120,6 +120,54 @@ def test_a_simulator_in_a_zip_file_is_recorded_and_the_modules_beside_it_are_lef
     assert entered(folder)["sim.step"] == 2
 
 
+LOADERS = """
+import importlib.machinery, sys
+
+class Loader:
+    __slots__ = ()
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        module.step = lambda: 1
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        return importlib.machinery.ModuleSpec(name, Loader()) if name == "made" else None
+
+sys.meta_path.append(Finder())
+import made
+assert made.step() == 1
+"""
+
+
+def test_a_module_whose_loader_cannot_be_changed_is_imported_as_ever_and_named(folder):
+    script = folder.with_suffix(".py")
+    script.write_text(LOADERS)
+    profiled(folder, "--simulator", "made:step", script)
+    (note,) = scope.load(folder).trace.notes
+    assert re.fullmatch(r"Process \d+: made was not hooked: AttributeError: .*exec_module.*", note)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def step(): return 1\n__name__ = 'of.another.name'",
+        "import sys, types\nother = sys.modules[__name__] = types.ModuleType('other')\nother.step = lambda: 1",
+    ],
+)
+def test_a_simulator_of_a_module_that_calls_itself_otherwise_or_puts_another_in_its_place_is_found(
+    folder, tmp_path, text
+):
+    (tmp_path / "sim.py").write_text(text)
+    script = tmp_path / "play.py"
+    script.write_text("import sim\nassert sim.step() == 1")
+    profiled(folder, "--simulator", "sim:step", script)
+    assert not scope.load(folder).trace.notes
+    assert entered(folder)["sim.step"] == 1
+
+
 def test_a_simulator_whose_module_nobody_imports_is_noted(folder, tmp_path):
     script = tmp_path / "play.py"
     script.write_text("import json")

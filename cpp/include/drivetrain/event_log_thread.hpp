@@ -37,11 +37,11 @@ class ThreadLog {
   /// Leaves the innermost site of this number; the time is taken first. Nothing happens if it was not entered. What
   /// entered it is said where the thread has forgotten: in a lane that it left since.
   void end(std::uint32_t site, Instrument instrument = Instrument::kCall) noexcept {
-    if (epoch_ == 0) return;  // nothing was entered
+    // Nothing was entered; or a forked child begins now what it leaves then, muted in its parent or not.
+    if (epoch_ == 0 || !ready()) return;
     // What is not recorded needs no time.
-    const bool is_timed = depth_ == 0 || stack_[depth_ - 1].recorded || stack_[depth_ - 1].use.site != site;
+    const bool is_timed = depth_ == floor() || stack_[depth_ - 1].recorded || stack_[depth_ - 1].use.site != site;
     const std::uint64_t now = is_timed ? clock_.now() : 0;
-    if (!ready()) return;
     if (num_too_deep_ > (lane_ == 0 ? 0 : base_too_deep_)) [[unlikely]] {
       --num_too_deep_;
       return;

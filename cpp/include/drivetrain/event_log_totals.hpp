@@ -57,7 +57,7 @@ class Totals {
     if (length < 0 || length >= static_cast<int>(sizeof path) || !file_.create(path, kTotalsNbytes)) return false;
     header_ = reinterpret_cast<TotalsHeader*>(file_.memory());
     paths_ = reinterpret_cast<SitePath*>(header_ + 1);
-    current_ = num_unplaced_ = 0;
+    current_ = num_unplaced_ = lane_ = base_ = base_unplaced_ = 0;
     since_ns_ = now;
     write_header(owner, now);
     return true;
@@ -141,9 +141,9 @@ class Totals {
 
   /// Other lanes lie on top of what lane 0 is in; what they are in when they are left is forgotten.
   void change_lane(std::uint32_t number) noexcept {
-    if (lane_ == 0) base_ = current_;
+    if (lane_ == 0) base_ = current_, base_unplaced_ = num_unplaced_;
     current_ = base_;
-    num_unplaced_ = 0;
+    num_unplaced_ = number == 0 ? base_unplaced_ : 0;
     lane_ = number;
   }
 
@@ -183,7 +183,8 @@ class Totals {
   std::uint32_t current_ = 0;
   std::uint32_t num_unplaced_ = 0;  // entered without a path of their own, and not left
   std::uint32_t lane_ = 0;
-  std::uint32_t base_ = 0;          // where lane 0 is while another lane is worked on
+  std::uint32_t base_ = 0;           // where lane 0 is while another lane is worked on ...
+  std::uint32_t base_unplaced_ = 0;  // ... and what of it has no path
 };
 
 }  // namespace drivetrain

@@ -222,14 +222,13 @@ class Correction:
 
 
 def _as_json(cost: Cost | None) -> dict[str, object]:
-    if cost is None:
-        return {"source": "not identifiable", "recorded_ns": None}
+    """With the same names where nothing is known of it."""
     return {
-        "recorded_ns": cost.recorded_ns,
-        "recorded_se_ns": cost.recorded_se_ns,
-        "disabled_ns": cost.disabled_ns,
-        "disabled_se_ns": cost.disabled_se_ns,
-        "this_run": cost.estimate and cost.estimate._asdict(),
-        "expected": cost.expected and cost.expected._asdict(),
-        "source": cost.source,
+        "recorded_ns": cost and cost.recorded_ns,
+        "recorded_se_ns": cost and cost.recorded_se_ns,
+        "disabled_ns": cost and cost.disabled_ns,
+        "disabled_se_ns": cost and cost.disabled_se_ns,
+        "this_run": cost and cost.estimate and cost.estimate._asdict(),
+        "expected": cost and cost.expected and cost.expected._asdict(),
+        "source": cost.source if cost else "not identifiable",
     }

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ class _Current:
     """What a forked child has to know of its parent's recording."""
 
     folder: Path | None = None
+    """Where this process records, or a thread of it is about to."""
+    claiming = threading.Lock()
     pid = 0
     start = 0
     forks = 0
@@ -42,12 +45,17 @@ def enter(path: Path, **more: Any) -> Path:
     Raises:
         InvalidInput: This process records already.
     """
-    require_silence()
     folder = path.resolve()
-    _current.folder = folder
-    _current.start = _free_start(folder)
-    describe(folder, **more)
-    table.write_to(_own(folder, "sites"))
+    with _current.claiming:  # of threads that begin at once, one does
+        require_silence()
+        _current.folder = folder
+    try:
+        _current.start = _free_start(folder)
+        describe(folder, **more)
+        table.write_to(_own(folder, "sites"))
+    except BaseException:
+        _current.folder = None
+        raise
     return folder
 
 
@@ -57,7 +65,7 @@ def require_silence() -> None:
     Raises:
         InvalidInput: This process records already.
     """
-    if _native.recording():
+    if _native.recording() or _current.folder is not None:
         raise InvalidInput(
             f"session: this process records already, into {_current.folder}; one session at a time: end that one "
             "first, or run the program without `drivetrain profile`, if that has begun it"
@@ -104,15 +112,17 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
+    _current.claiming = threading.Lock()  # another thread may have had it
     folder = _current.folder
     if folder is None or not _native.recording():
+        _current.folder = None
         return
     pid = _current.pid
     _current.start = process_start_time(os.getpid())
     with contextlib.suppress(OSError):  # a full disk: it is recorded all the same, as a process without arguments
         describe(folder, parent=_current.forks)
     _current.pid = pid  # the session stays the parent's
-    table.after_fork(_own(folder, "sites"))
+    table.write_to(_own(folder, "sites"))
     if _native.gpu_is_lost():
         leave_note(folder, "gpu-forked", _FORKED)
     _native.lane(0)

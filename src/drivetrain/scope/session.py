@@ -78,6 +78,7 @@ class Session:
         self._path = self._path.resolve()  # the program may change its folder
         if "asyncio.events" in sys.modules:  # its tasks take turns in a thread
             asyncio.install(sys.modules["asyncio.events"])
+            asyncio.begin_in_task()
         multiprocessing_end.install_in_forked()
         join(self._path, self._limit_nbytes)
         return self

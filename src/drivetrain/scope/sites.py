@@ -8,6 +8,7 @@ learned of a site later is another line, which holds for all of its events.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import threading
@@ -85,20 +86,24 @@ counts its steps."""
 
 
 class SiteTable:
-    """The sites of this process, numbered from 0; thread-safe."""
+    """The sites of this process, numbered from 0; for all threads, and for what interrupts one (handlers of signals,
+    finalizers).
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._numbers: dict[Site, int] = {}
-        self._sites: list[Site] = []
+        self._sites: dict[int, Site] = {}
+        self._next = itertools.count()
         self._file: Path | None = None
 
     def number(self, site: Site) -> int:
         """The number of a site; written to the file, if there is one, when it is new."""
         with self._lock:
             if (number := self._numbers.get(site)) is None:
-                number = self._numbers[site] = len(self._sites)
-                self._sites.append(site)
+                number = next(self._next)
+                self._sites[number] = site
+                self._numbers[site] = number
                 self._write([number])
             return number
 
@@ -117,12 +122,11 @@ class SiteTable:
         """From here on, write the table to a new file; None ends that."""
         with self._lock:
             self._file = file
-            self._write(range(len(self._sites)))
+            self._write(list(self._sites))
 
-    def after_fork(self, file: Path | None) -> None:
+    def after_fork(self) -> None:
         """In a forked child: the lock may have been held by a thread that does not exist here."""
-        self._lock = threading.Lock()
-        self.write_to(file)
+        self._lock = threading.RLock()
 
     def _write(self, numbers: Iterable[int]) -> None:
         if self._file is not None:
@@ -142,3 +146,4 @@ def _append(file: Path, entries: list[tuple[int, Site]]) -> None:
 
 table = SiteTable()
 """That of this process: numbers must be the same for everybody who records in it."""
+os.register_at_fork(after_in_child=table.after_fork)

@@ -2,8 +2,8 @@
 
     imports      runs a hook right after the module it is for was imported by the program
     patch        replaces a method of a class by the same, recorded
-    asyncio, gymnasium, ale, envpool, torch, jax, flax, gymnax, sb3, sbx, tianshou, waiting, multiprocessing_end,
-                 drivetrain, garbage, cloudpickle    one each
+    asyncio, gymnasium, ale, envpool, torch, torch_operators, jax, flax, gymnax, sb3, sbx, tianshou, waiting,
+                 system_waits, multiprocessing_end, drivetrain, garbage, cloudpickle    one each
     named        simulators that the command line names
 
 A hook imports no framework: it is handed the module that the program has just imported. Classes are patched, never

@@ -5,6 +5,7 @@ task's lane and back. An operation is then what its own task runs: other tasks, 
 what is around them. Loops that run no handles of asyncio's (uvloop) have one stack, as threads do.
 """
 
+import contextlib
 import functools
 import itertools
 import weakref
@@ -39,3 +40,15 @@ def install(module: ModuleType) -> None:
             _native.lane(before)
 
     handle._run = run
+
+
+def begin_in_task() -> None:
+    """A session may begin in a coroutine, whose task then goes on in the thread's own stack: what it enters before its
+    next step is there by then. So it is around all other tasks, as what is around the event loop.
+    """
+    from asyncio import current_task  # which the program has
+
+    _lanes.clear()  # of a session before
+    with contextlib.suppress(RuntimeError):  # no event loop runs here
+        if (task := current_task()) is not None:
+            _lanes[task] = 0

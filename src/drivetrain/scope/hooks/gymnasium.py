@@ -11,9 +11,7 @@ from drivetrain.scope.sites import MEMBER, Site
 
 SIMULATED = 1  # StepKind of the recorder
 
-_WRAPPER = {
-    name: Site(f"wrapper {name}", "simulation", "python") for name in ("step", "reset", "step_async", "step_wait")
-}
+_WRAPPER = {name: Site(f"wrapper {name}", "simulation", "python") for name in ("step", "reset")}
 # Vector environments that only pass on to others; all others simulate themselves.
 _CONTAINERS = ("SyncVectorEnv", "AsyncVectorEnv", "VectorWrapper")
 

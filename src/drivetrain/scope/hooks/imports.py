@@ -81,20 +81,26 @@ def run_hook(name: str, module: ModuleType) -> None:
     if name in HOOKS:
         _try(name, name, lambda: importlib.import_module(f"drivetrain.scope.hooks.{HOOKS[name]}").install(module))
     if name in named.by_module():
-        if (folder := recording_into()) is not None:
-            named.note_as_found(folder, name)
-        _try(name, f"{name}.named", lambda: named.install(module))
+        _note_as_found(name)
+        _try(name, f"{name}.named", lambda: named.install(name, module))
 
 
-def _try(name: str, cause: str, install: Callable[[], None]) -> None:
-    """Hook a module, or note why it is not; one hook that does not fit keeps no other from being tried."""
+def _note_as_found(name: str) -> None:
+    if (folder := recording_into()) is not None:
+        named.note_as_found(folder, name)
+
+
+def _try(name: str, cause: str, install: Callable[[], None]) -> bool:
+    """Hook a module, or note why it is not and give False; one that does not fit keeps no other from being tried."""
     try:
         install()
+        return True
     except Exception as error:  # the program must run on, whatever a framework has become
         if (folder := recording_into()) is not None:
             told = isinstance(error, DrivetrainError)  # by the sentence itself
             why = str(error) if told else f"{name} was not hooked: {type(error).__name__}: {error}"
             leave_note(folder, f"{os.getpid()}.{cause}", f"Process {os.getpid()}: {why}")
+        return False
 
 
 def _is_hooked(name: str) -> bool:
@@ -107,11 +113,12 @@ def _hook_after_execution(spec: importlib.machinery.ModuleSpec) -> None:
     if execute is None or is_told:  # a zip file has one loader for all its modules
         return
     hooked = functools.partial(_execute_and_hook, execute)
-    spec.loader.exec_module = hooked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    if not _try(spec.name, spec.name, lambda: setattr(spec.loader, "exec_module", hooked)):  # slots, or a type of C
+        _note_as_found(spec.name)
 
 
 def _execute_and_hook(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
-    name = module.__name__  # which the module may change
+    name = module.__name__  # which the module may change, as it may put another in its place
     execute(module)
     if _is_hooked(name):
-        run_hook(name, module)
+        run_hook(name, sys.modules.get(name, module))

@@ -78,41 +78,41 @@ def _cause(module: str) -> str:
     return f"simulator.{module}"
 
 
-def install(module: ModuleType) -> None:
-    """Record what is named of a module.
+def install(module_name: str, module: ModuleType) -> None:
+    """Record what is named of a module, which may call itself otherwise.
 
     Raises:
         InvalidInput: Some of it is not there, is no function whose calls are steps, or cannot be replaced; all else is
             recorded.
     """
     refused: list[str] = []
-    for path in by_module()[module.__name__]:
+    for path in by_module()[module_name]:
         try:
-            _install(module, path)
+            _install(module_name, module, path)
         except InvalidInput as error:
             refused.append(str(error))
         except Exception as error:  # of what a class makes of being written to
-            refused.append(f"--simulator {module.__name__}:{path}: {type(error).__name__}: {error}")
+            refused.append(f"--simulator {module_name}:{path}: {type(error).__name__}: {error}")
     if refused:
         raise InvalidInput("; ".join(refused))
 
 
-def _install(module: ModuleType, path: str) -> None:
-    owner, name = _found(module, path)
-    _require_steps(owner, name, f"{module.__name__}:{path}")
-    site = Site(f"{module.__name__}.{path}", "simulation", "simulator")
+def _install(module_name: str, module: ModuleType, path: str) -> None:
+    owner, name = _found(module_name, module, path)
+    _require_steps(owner, name, f"{module_name}:{path}")
+    site = Site(f"{module_name}.{path}", "simulation", "simulator")
     setattr(owner, name, _recorded(owner, name, span(site, ends_step=SIMULATED)))
 
 
-def _found(module: ModuleType, path: str) -> tuple[Any, str]:
+def _found(module_name: str, module: ModuleType, path: str) -> tuple[Any, str]:
     """What has it, and its name there."""
     *outer, name = path.split(".")
     try:
         owner: Any = functools.reduce(getattr, outer, module)
         getattr(owner, name)
     except AttributeError:  # of a module that is still being imported Python would say that imports are circular
-        whole = f"{module.__name__}:{path}"
-        raise InvalidInput(f"--simulator {whole}: module {module.__name__} has no {path!r}") from None
+        whole = f"{module_name}:{path}"
+        raise InvalidInput(f"--simulator {whole}: module {module_name} has no {path!r}") from None
     return owner, name
 
 

@@ -3,7 +3,8 @@
 Only what Python classes wait in can be hooked. threading's events, barriers, semaphores and queues, and futures, all
 wait in `Condition.wait`; multiplexers wait for pipes, sockets and asyncio's next event; the process that tracks
 resources of `multiprocessing` waits as long as it lives. `time.sleep`, `threading.Lock` and `queue.SimpleQueue` are
-builtins, which programs may check for, and stay what they are: their time is that of the code around them.
+builtins, which programs may check for, and stay what they are: what they wait for is recorded below them
+(hooks/system_waits.py).
 """
 
 from types import ModuleType

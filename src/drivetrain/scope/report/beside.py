@@ -96,10 +96,10 @@ def keys(runs: Sequence[Run]) -> list[tuple[str, str]]:
 def ratio(run: Run, first: Run, key: tuple[str, str]) -> float | None:
     """Corrected time against that of the first run: per step where both know steps, else the whole.
 
-    None where one of them has nothing there that is told from recording.
+    None where one of them has nothing there that is told from recording, and of the time that was not recorded.
     """
     mine, other = run.shares.get(key), first.shares.get(key)
-    if mine is None or other is None:
+    if mine is None or other is None or is_of(UNRECORDED, mine):
         return None
     whole = mine.corrected_ns, other.corrected_ns
     return ratio_of((run.per_step_ns(mine), first.per_step_ns(other)), whole)

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any, cast
 
 import numpy as np
 
+from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.trace.events import BEGIN, COUNT, END, Process, Thread, Trace
 from drivetrain.scope.trace.files import LATEST_NS
 
@@ -21,6 +23,11 @@ def _all_in(trace: Trace) -> Iterator[str]:
     for name, multiple in _items(trace.about.get("prior", {})):
         if multiple is not None and not _is_pair(multiple):
             yield f"two numbers for what {name} was expected to cost, got {multiple!r}"
+    if not _is_count(dropped := trace.about.get("num_dropped", 0)):
+        yield f"a number of events that found no room, got {dropped!r}"
+    for site in trace.sites:
+        if not all(type(text) is str for text in astuple(site)) or site.time_class not in ("", *CLASSES):
+            yield f"sites of texts, and of a class of {', '.join(CLASSES)}, got {site}"
     for process in trace.processes:
         yield from _in_process(process)
     for thread in trace.threads:
@@ -29,7 +36,7 @@ def _all_in(trace: Trace) -> Iterator[str]:
 
 def _in_process(process: Process) -> Iterator[str]:
     whole = (process.pid, process.start, process.parent)
-    if not all(type(number) is int and number >= 0 for number in whole):
+    if not all(map(_is_count, whole)):
         yield f"processes by whole numbers, got pid, start and parent {whole}"
     if not all(type(word) is str for word in process.argv):
         yield f"arguments of process {process.pid} that are texts, got {list(process.argv)}"
@@ -42,6 +49,9 @@ def _in_thread(trace: Trace, thread: Thread) -> Iterator[str]:
     where = f"in thread {thread.number}"
     if type(thread.process) is not int or not 0 <= thread.process < len(trace.processes):
         yield f"one of {len(trace.processes)} processes for thread {thread.number}, got number {thread.process}"
+    numbers = (thread.number, thread.tid, thread.num_dropped)
+    if not all(map(_is_count, numbers)) or type(thread.name) is not str:
+        yield f"whole numbers and a name {where}, got {numbers} and {thread.name!r}"
     if len({len(column) for column in (thread.time_ns, thread.kind, thread.site, thread.value)}) > 1:
         yield f"as many times as events {where}, got others"
         return
@@ -62,6 +72,10 @@ def _items(mapping: Any) -> Iterator[tuple[Any, Any]]:
         yield "everything", mapping
         return
     yield from cast("dict[Any, Any]", mapping).items()
+
+
+def _is_count(number: Any) -> bool:
+    return type(number) is int and number >= 0
 
 
 def _is_pair(numbers: Any) -> bool:

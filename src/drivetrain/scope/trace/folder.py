@@ -66,7 +66,7 @@ def _read(folder: Path) -> Trace:
 
 
 def pack(path: str | os.PathLike[str]) -> None:
-    """Replace the segments of a finished session by one Parquet file, a fifth of their size or less.
+    """Replace the segments of a finished session by one Parquet file, a third of their size or less.
 
     Raises:
         InvalidInput: It is no path, or the session has not ended.
