@@ -79,7 +79,7 @@ def with_policy(policy: str) -> Trial:
 def on_bits(name: str) -> Trial:
     """A game of ours on boards of bits, beside the same game with a Boolean for each cell."""
     scene = Scene(env=name, num_envs=1024)
-    cells = replace(scene, options=(("packed", 0),))
+    cells = replace(scene, options=(("packed", False),))
     return Trial(
         group="Boards of bits beside Booleans, nothing recorded, N = 1,024",
         name=f"bits, {name}",
