@@ -1,6 +1,7 @@
 // An actor's network on NumPy arrays: `_native.forward`, see forward.hpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "bind/arrays.hpp"
@@ -42,13 +43,15 @@ inline nb::object forward(nb::handle x, const nb::tuple& pieces, std::size_t num
   static thread_local Forward evaluate;
   static thread_local std::vector<Dense> layers;
   static thread_local std::vector<float*> heads;
+  // First of all: a tuple may have Python collect garbage, whose finalizers may come here, too.
+  const std::size_t num_layers = pieces.size() / 2, num_heads = num_layers - std::min(num_hidden, num_layers);
+  nb::object outputs = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(num_heads)));
+  if (!outputs.is_valid()) nb::raise_python_error();
   const npy_intp* sizes = float_sizes(x, 2);
   if (sizes == nullptr || !to_layers(pieces, num_hidden, static_cast<std::size_t>(sizes[1]), layers))
     throw nb::value_error(
         "a network's outputs: expected contiguous float32 arrays x [rows, inputs] and, for each layer, weight "
         "[inputs, outputs] and bias [outputs], got others");
-  const std::size_t num_heads = layers.size() - num_hidden;
-  nb::object outputs = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(num_heads)));
   heads.clear();
   for (std::size_t n = 0; n < num_heads; ++n) {
     npy_intp shape[] = {sizes[0], static_cast<npy_intp>(layers[num_hidden + n].num_out)};

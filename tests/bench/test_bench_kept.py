@@ -1,10 +1,14 @@
 """Runs that a bench keeps: what was run is not run again, unless it would be another run."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from drivetrain.bench import kept
 from drivetrain.bench.kept import Kept, describe_code, describe_state
 from drivetrain.bench.machine import describe_commit, git
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 
 HERE = {"code": "1", "versions": {"jax": "1"}}
@@ -47,6 +51,24 @@ def test_something_else_that_is_asked_other_code_or_another_version_is_another_r
     other.add(asked, [2.5], {"cpu_s": 2.5})
     assert opened(path, conditions).get(asked) == [2.5]
     assert opened(path).get(ASKED) == [1.5]
+
+
+def test_commands_that_add_at_the_same_time_lose_none(tmp_path, monkeypatch):
+    path = tmp_path / "runs.jsonl"
+
+    def slowly(*file_and_text):
+        time.sleep(0.002)
+        save_text(*file_and_text)
+
+    def add(who):
+        runs = opened(path, {"code": who})
+        for number in range(10):
+            runs.add({"number": number}, [1.5], {"cpu_s": 1.5})
+
+    monkeypatch.setattr(kept, "save_text", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(add, "12"))
+    assert len(path.read_text().splitlines()) == 20
 
 
 def test_two_commands_that_keep_runs_in_one_file_lose_none(tmp_path):

@@ -163,6 +163,11 @@ def test_a_quick_run_is_short_and_keeps_nothing(ran, monkeypatch, tmp_path):
     assert not (tmp_path / "learning.json").exists()
 
 
+def test_a_quick_run_takes_the_seeds_that_are_asked_for(ran, tmp_path):
+    assert bench.run(words(tmp_path, "--quick", "--sides", "sb3", "--seeds", "3..4")) == 0
+    assert [seed for *_, seed in ran] == [3, 4]
+
+
 @pytest.mark.whole
 def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
     script = tmp_path / "endless.py"
@@ -210,6 +215,7 @@ def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
         (["--against", "gymnasium", "--sides", "sb3"], "no side 'sb3': choose from fused, fused-processes, gymnasium"),
         (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),
         (["--seeds", "some"], "got 'some'"),
+        (["--quick", "--markdown", "learning.md"], "--quick: expected no --markdown, as nothing is kept"),
         (["--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
 )

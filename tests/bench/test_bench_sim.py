@@ -1,7 +1,6 @@
 """`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
 
 import json
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ from drivetrain.bench.sim.cases import equality_case, median_case, not_measured,
 from drivetrain.bench.sim.contenders import EVERYBODY, GYMNAX, OF_THE_PAPER, OURS, OWN, XLA
 from drivetrain.bench.sim.devices import CPU
 from drivetrain.bench.sim.equality import Tally, compare, differs, same_environments
+from drivetrain.bench.sim.interfaces import on_bits
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.peers import ours_apart, ours_in_scan, ours_jitted
 from drivetrain.bench.sim.peers.entry import Session, Slice
@@ -23,11 +23,12 @@ from drivetrain.bench.sim.peers.ours import simulator
 from drivetrain.bench.sim.plan import Comparison, Plan, cartpole, counter, full_plan, of_gymnax, quick_plan, threads
 from drivetrain.bench.sim.rounds import Measured, measure
 from drivetrain.bench.sim.scene import Scene, from_request
-from drivetrain.bench.sim.targets import ONE_THREAD, TWO_PROCESSES
+from drivetrain.bench.sim.targets import A_BOOLEAN_EACH, ONE_THREAD, TWO_PROCESSES
 from drivetrain.bench.sim.trial import Trial
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.sim.engines.native import forms
+from drivetrain.sim.envs.boards import Bits, Cells
 from drivetrain.sim.spaces import Discrete
 
 SCENE = Scene(env="CartPole-v1", num_envs=8, num_steps=4)
@@ -174,6 +175,14 @@ def test_two_threads_are_held_against_one_and_shown_beside_two_processes():
     assert any("share nothing" in note for note in case["notes"])
 
 
+@pytest.mark.parametrize("name", ["Pong", "Breakout", "Snake"])
+def test_boards_of_bits_stand_beside_the_same_game_with_a_boolean_for_each_cell(name):
+    scenes = [scene for _, scene in on_bits(name).scenes.values()]
+    asked = [from_request(json.loads(json.dumps(scene.as_request()["scene"]))) for scene in scenes]
+    boards = [type(sim.make(scene.env, **dict(scene.options)).board) for scene in asked]
+    assert boards == [Bits, Cells]
+
+
 def test_differences_are_counted_exactly_for_integers_and_within_bounds_for_floats():
     x = np.array([1.0, np.nan, 100.0], np.float32)
     assert differs(x, x * np.float32(1 + 5e-6)).tolist() == [False] * 3
@@ -271,17 +280,6 @@ def test_an_engine_that_is_wrong_ends_the_command_with_how_wrong_it_is(monkeypat
     assert [one.reason for one in found.failed] == ["812 of 1,000 numbers are wrong"]
 
 
-def test_our_own_process_counts_as_failed_under_whatever_name_it_is_compared_with_itself(monkeypatch):
-    other = replace(SCENE, num_threads=2)
-    scenes = {"ours": (OURS, SCENE), "of two threads": (OURS, other), "our xla": (XLA, SCENE)}
-    trial = Trial(group="g", name="n", scenes=scenes)
-    failed = dict.fromkeys(("of two threads", "our xla"), "oh")
-    monkeypatch.setattr(command, "measure", lambda *_, **__: Measured(slices={"ours": slices(1.0)}, failed=failed))
-    found = command.measure_speed(Plan(trials=[trial], comparisons=[], compiled=[]))
-    assert [one.name for one in found.failed] == ["of two threads, g, n"]
-    assert [one.name for one in found.skipped] == ["our xla, g, n"]
-
-
 def test_every_environment_of_the_plans_is_one_that_its_library_makes_so():
     plans = [
         full_plan(EVERYBODY, 0.5, all_equal=False),
@@ -314,6 +312,14 @@ def test_cases_in_which_our_own_process_fails_end_the_command_after_the_others_a
     assert [bool(case["ours"]) for case in report["cases"]] == [True, False]
     reasons = {each["name"]: each["reason"] for each in report["skipped"]}
     assert all(reasons[name].startswith("failed: ") for name in (comparison.name, "compiling nor this"))
+
+
+def test_a_form_of_ours_that_fails_beside_another_one_ends_the_command_too(monkeypatch):
+    measured = Measured(slices={"ours": slices(1)}, failed={A_BOOLEAN_EACH: "oh"})
+    monkeypatch.setattr(command, "measure", lambda *_args, **_options: measured)
+    found = command.measure_speed(Plan(trials=[on_bits("Pong")], comparisons=[], compiled=[]))
+    assert [one.reason for one in found.failed] == ["failed: oh"]
+    assert not found.skipped
 
 
 def without_gymnax(monkeypatch):

@@ -121,6 +121,14 @@ def test_frameworks_are_compared_at_equal_algorithm_and_simulator_in_either_dire
     assert finding.because.startswith("PPO Walker2d-v5, where SBX takes longer per step")
 
 
+def test_self_play_is_by_as_many_workers_as_play_at_a_time():
+    load = load_of("x.py", "self-play", "", "Connect Four", num_processes=3)
+    run = dataclasses.replace(outcome_of(0.9, waiting=0.96), num_processes=8)  # of two generations, and their trackers
+    (finding,) = [one for one in findings({"self-play": (load, [run])}) if one.claim.startswith("In self-play")]
+    assert (finding.ours, finding.holds) == (pytest.approx(96), True)
+    assert finding.because.startswith("of the learner's time it waited; 3 workers at a time")
+
+
 def test_claims_about_gpus_are_judged_where_one_was_used_and_nowhere_else():
     def judged(outcomes):
         return [finding for finding in findings(outcomes) if "GPU" in finding.claim or "NVML" in finding.claim]

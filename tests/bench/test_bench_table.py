@@ -93,7 +93,13 @@ def test_commit_command_machine_and_versions_are_on_the_page():
         assert evidence in page
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, "none"), (0.01234, "0.0123"), (9.876, "9.88"), (50176.0, "50,176")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((None, "none"), (0.01234, "0.0123"), (9.876, "9.88"), (50176.0, "50,176")),
+        *((3.871e-05, "0.0000387"), (-3.871e-05, "-0.0000387"), (0.0, "0"), (99.96, "100"), (2, "2")),
+    ],
+)
 def test_numbers_have_three_digits_and_no_powers_of_ten(value, text):
     assert number(value) == text
 

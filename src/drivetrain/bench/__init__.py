@@ -2,9 +2,11 @@
 
     learning/ whole training runs: the returns they reach; runs are kept, and speed does not matter
     train/    whole training runs: a fresh process per run, CPU-seconds until it is done
+    learners/ actors/ sizing/  parts of a run of ours: a second learner, more actors, what is chosen by itself
     scope/    what recording programs costs, and how near the corrected times are
     sim/      steps of simulators: a process per contender and case, asked in turn; and equality with XLA
     replay/   calls of microseconds: a process per contender, which stays and is asked in turn
+    gpu/      all that only an NVIDIA GPU can show
 
     process.py (a rival's process) -> report.py (JSON) -> table.py (Markdown); machine.py (where)
 

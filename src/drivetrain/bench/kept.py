@@ -3,12 +3,16 @@
     {"asked", "conditions", "outcome"}    a line each
 
 A kept run stands for a new one where what was asked and the conditions are the same. The file is replaced as a whole:
-a killed command loses the run in progress and no other. Runs under other conditions stay in it, for commands of theirs.
+a killed command loses the run in progress and no other, and several commands may add to one file. Runs under other
+conditions stay in it, for commands of theirs.
 """
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -65,8 +69,9 @@ class Kept(Generic[Outcome]):
         self._here.append((_as_json(asked), outcome))
         if self._file is not None:
             record = {"asked": asked, "conditions": self._conditions, "outcome": as_json}
-            records = [*(record for record, _ in self._load()), record]
-            save_text(self._file, "".join(json.dumps(record) + "\n" for record in records))
+            with locked(self._file.absolute().parent):
+                records = [*(record for record, _ in self._load()), record]
+                save_text(self._file, "".join(json.dumps(record) + "\n" for record in records))
 
     def _load(self) -> list[tuple[dict[str, Any], Outcome]]:
         """All records of the file, and their outcomes."""
@@ -83,6 +88,17 @@ class Kept(Generic[Outcome]):
                 f"{self._file}: expected runs of `drivetrain bench {self._command}`, a line each, got: {error!r}; name "
                 "another file"
             ) from error
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Hold the folder for oneself, among all that ask."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)  # and with it the lock
 
 
 def runs_or_reasons(

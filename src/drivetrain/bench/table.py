@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, cast
 
 from drivetrain.bench.saved import load_report, write_page
@@ -179,7 +180,7 @@ def number(value: float | None) -> str:
     """Three significant digits, never in powers of ten."""
     if value is None:
         return "none"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def bullets(lines: Sequence[str]) -> str:

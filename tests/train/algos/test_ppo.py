@@ -212,6 +212,13 @@ def test_target_kl_leaves_out_the_rest_of_a_rollout():
     assert not np.allclose(pack(networks.policy, free.params.policy), pack(networks.policy, stopped.params.policy))
 
 
+def test_what_is_told_of_a_rollout_is_of_the_updates_done_whatever_those_left_out_came_to():
+    told = {"loss": jnp.array([[1.0, 3.0], [jnp.inf, jnp.nan]]), "done": jnp.array([[1.0, 1.0], [0.0, 0.0]])}
+    steps = ppo.Steps(None, None, None, jnp.zeros(4), jnp.arange(4.0))
+    found = ppo.summary(told, steps, SCHEDULE, num_batches=2)
+    assert (float(found["loss"]), float(found["num_epochs"])) == (2.0, 1.0)
+
+
 def test_linear_schedules_fall_to_zero_with_the_run():
     linear = PPOConfig(learning_rate_schedule="linear", clip_range_schedule="linear", learning_rate=0.4)
     assert [linear.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0)] == [0.4, pytest.approx(0.3), 0.0]

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
 from drivetrain.train.learner.compilation import using_compilation_cache
 
@@ -140,3 +142,21 @@ def test_runs_that_overlap_in_threads_keep_programs_to_the_last_and_leave_the_se
         for name, value in before.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
+
+
+@pytest.mark.usefixtures("own_settings")
+def test_a_block_that_could_not_begin_keeps_no_later_one_from_taking_the_settings_back(monkeypatch, tmp_path):
+    set_to(before := (None, 0.5, 7))
+    with monkeypatch.context() as nowhere:
+        nowhere.delenv("XDG_CACHE_HOME", raising=False)
+        nowhere.setattr(Path, "home", raises_runtime_error)
+        with pytest.raises(InvalidInput, match="set HOME, or XDG_CACHE_HOME"), using_compilation_cache():
+            pass
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with using_compilation_cache():
+        assert settings_now() != before
+    assert settings_now() == before
+
+
+def raises_runtime_error():
+    raise RuntimeError("Could not determine home directory.")

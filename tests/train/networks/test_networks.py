@@ -1,5 +1,7 @@
 """The network: one formula for JAX and NumPy, one flat vector for its parameters."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax.numpy as jnp
 
+from drivetrain.train._native import forward
 from drivetrain.train.config import DQNConfig
 from drivetrain.train.interface import Categories, Entries, Image, Vector
 from drivetrain.train.networks import MLP, Noisy, acting, build, first_twin, initial_twins, initial_vector, pack, unpack
@@ -263,3 +266,36 @@ def test_an_actor_s_network_says_what_arrays_it_takes():
     for wrong in ({"hidden1.weight": np.zeros((3, 8), np.float32)}, {"action.bias": np.zeros(3)}):
         with pytest.raises(ValueError, match=r"expected contiguous float32 arrays .* for each layer"):
             network.apply({**pieces, **wrong}, obs[:1], np)
+
+
+def test_garbage_that_is_collected_in_the_call_may_evaluate_another_network():
+    """The call makes a tuple, for which Python 3.11 collects garbage then and there."""
+    rng, pieces = np.random.default_rng(0), []
+    for width in (8, 16):
+        shapes = [(3, width), (width,), *[(width, 2), (2,)] * 7]
+        pieces.append(tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    obs = rng.normal(size=(2, 3)).astype(np.float32)
+    mine, other = (forward(obs, each, 1, True, False) for each in pieces)
+    found = []
+
+    class Garbage:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            found.append(forward(obs, pieces[1], 1, True, False))
+
+    threshold = gc.get_threshold()
+    gc.collect()  # forgets the tuples that Python would use again
+    try:
+        gc.disable()
+        Garbage()
+        gc.set_threshold(1)
+        gc.enable()
+        during = forward(obs, pieces[0], 1, True, False)
+    finally:
+        gc.set_threshold(*threshold)
+        gc.enable()
+    gc.collect()  # where it was not collected in the call, as by later versions of Python
+    for given, expected in ((during, mine), (found[0], other)):
+        assert all(np.array_equal(a, b) for a, b in zip(given, expected, strict=True))

@@ -43,7 +43,8 @@ class Options:
     seeds: str | None = None
     """Which seeds, such as 1..5 or 7; by default as many as a case needs for a verdict."""
     quick: bool = False
-    """A few hundred updates of each case, one seed: minutes rather than many hours, and not kept."""
+    """A few hundred updates of each case, of one seed where no more are asked for: minutes rather than many hours, and
+    nothing is kept."""
 
     @property
     def contest(self) -> Contest:
@@ -61,12 +62,16 @@ class Options:
         chosen(self.sides, self.contest.sides)
         if self.seeds is not None:
             seeds_of(self.seeds)
+        if self.quick and self.markdown is not None:
+            raise InvalidInput("--quick: expected no --markdown, as nothing is kept to make a page of; leave one out")
         require_folders(self.json, self.markdown)
         load(self.json)
 
     def seeds_for(self, case: LearningCase) -> Sequence[int]:
         """The seeds that are run of a case."""
-        return seeds_of(self.seeds) if self.seeds is not None else range(1, case.num_seeds + 1)
+        if self.seeds is not None:
+            return seeds_of(self.seeds)
+        return range(1, 2 if self.quick else case.num_seeds + 1)
 
 
 def seeds_of(text: str) -> Sequence[int]:
@@ -133,7 +138,7 @@ def carry_out(options: Options, sides: Sequence[Side], origin: Origin) -> int:
 def planned(options: Options, sides: Sequence[Side]) -> Iterator[tuple[LearningCase, int, Side]]:
     """Every run asked for that there can be: case by case, the sides of a seed one after the other."""
     for case in options.contest.matching(options.cases):
-        for seed in [1] if options.quick else options.seeds_for(case):
+        for seed in options.seeds_for(case):
             for side in [side for side in sides if side.can_run(case)]:
                 yield case.quickened() if options.quick else case, seed, side
 

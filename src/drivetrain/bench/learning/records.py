@@ -11,15 +11,13 @@ file is replaced as a whole under a lock of its folder: a reader sees all of a r
 a killed command loses the run in progress and no other, and several commands may add to one file.
 """
 
-import fcntl
 import json
-import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from drivetrain.bench.kept import locked
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS
 from drivetrain.bench.learning.run import Learned
@@ -91,17 +89,6 @@ def as_text(runs: Sequence[Run]) -> str:
     lines = ",\n".join(json.dumps(run, allow_nan=False) for run in sorted(runs, key=place))
     head = f'{{"format": "{FORMAT}", "format_version": {FORMAT_VERSION}, "runs": ['
     return f"{head}\n{lines}\n]}}\n" if runs else f"{head}]}}\n"
-
-
-@contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Hold the folder for oneself, among all that ask."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)  # and with it the lock
 
 
 def make_record(case: LearningCase, side: str, seed: int, learned: Learned, origin: Origin) -> Run:

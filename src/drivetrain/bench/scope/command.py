@@ -16,8 +16,8 @@ from drivetrain.bench.scope.rounds import BROKEN, Plan, Runner, measure, runs_in
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.survey.outcome import run as run_load
 from drivetrain.bench.scope.survey.page import as_page
-from drivetrain.bench.scope.survey.survey import DISTRIBUTIONS_HERE, survey, survey_report
 from drivetrain.bench.scope.survey.survey import runs_in as survey_runs_in
+from drivetrain.bench.scope.survey.survey import survey, survey_report
 from drivetrain.bench.scope.trial import run as run_trial
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput, RunError
@@ -41,7 +41,7 @@ WEAKNESSES = (
     "A shared or virtual machine: only the ratios of one run count, and a few rounds are few.",
 )
 QUICK_WEAKNESS = "A quick run: one round of three programs. It shows that everything runs, not what recording costs."
-TOOL_DISTRIBUTIONS = ("pyinstrument", "viztracer", "scalene", "mujoco")
+TOOL_DISTRIBUTIONS = ("pyinstrument", "viztracer", "scalene")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ def run_survey(options: Options, words: Sequence[str]) -> int:
         RunError: Every load has failed; there is nothing to write.
     """
     asked = [load for load in loads() if load.program in options.programs()]
-    kept = survey_runs_in() if options.keep is None else survey_runs_in(options.keep, conditions(DISTRIBUTIONS_HERE))
+    kept = survey_runs_in() if options.keep is None else survey_runs_in(options.keep, conditions(DISTRIBUTIONS))
     found = survey(asked, num_rounds=options.num_rounds(), rng=random.Random(options.seed), run=run_load, kept=kept)
     if not found.outcomes:
         raise RunError("no load has run; " + "; ".join(f"{one.name}: {one.reason}" for one in found.skipped))

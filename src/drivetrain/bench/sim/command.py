@@ -208,10 +208,9 @@ def measure_speed(plan: Plan) -> Found:
         print(f"{trial.group}, {trial.name}", flush=True)
         measured = measure(trial.scenes, num_rounds=plan.num_rounds * trial.repeats, slice_s=plan.slice_s)
         found.cases.append(speed_case(trial, measured))
-        ours = [rival for name, (rival, _) in trial.scenes.items() if name == OURS.name]  # under any name there
         for who, skipped in not_measured(trial, measured).items():
-            is_ours = trial.scenes[who][0] in ours and who in measured.failed
-            (found.failed if is_ours else found.skipped).append(skipped)
+            ours = OURS.name in (who, trial.scenes[who][0].name) and who in measured.failed
+            (found.failed if ours else found.skipped).append(skipped)
     return found
 
 

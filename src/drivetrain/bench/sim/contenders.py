@@ -75,5 +75,5 @@ TORCH_ON_GPU, TORCH_COMPILED_ON_GPU = (
     for cpu, module in ((TORCH, "ours_torch"), (TORCH_COMPILED, "ours_torch_compiled"))
 )
 OF_THE_PAPER_ON_GPU = (CUDA, XLA_ON_GPU, TORCH_ON_GPU, TORCH_COMPILED_ON_GPU, MAKE)
-DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")
+DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "optax", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")
 OF_CUDA = ("cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc", "jax-cuda13-plugin", "jax-cuda12-plugin")

@@ -24,6 +24,7 @@ WEAKNESSES = (
     "in every round ('ours again'): a ratio is no better known than that of these two.",
     "DQN on made-up environments without evaluations; steps that all take the same time.",
 )
+QUICK_WEAKNESS = "A quick run: one case, a second for each setting. It shows that everything runs, not what is chosen."
 
 
 class Effort(NamedTuple):
@@ -84,7 +85,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     report = Report(
         title="Automatic sizing against every setting",
         origin=origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium")),
-        weaknesses=WEAKNESSES,
+        weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[measure(drawn, rounds, seconds) for drawn in draw(options.seed, cases)],
         skipped=[],
     )

@@ -71,6 +71,9 @@ DISTRIBUTIONS = (
     "stable-baselines3",
     "sbx-rl",
     "flax",
+    "mujoco",
+    "ale-py",
+    "opencv-python-headless",
 )
 
 Runner = Callable[[Rival, Job], Outcome]

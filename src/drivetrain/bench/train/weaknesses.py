@@ -11,12 +11,21 @@ _IMPORTS = (
     "after the clock starts, so our parallel rows carry imports that the peers' times do not. CPU-seconds with imports "
     "count all of everybody's from the start of the interpreter, with those of the benchmark's own few modules."
 )
+_BY_CLOCK = (
+    "A peer runs with one computation thread or its framework's choice, whichever took less wall time in a short run; "
+    "CPU-seconds are of that choice, too, and by them a peer may do better with one thread."
+)
+_BY_CPU = (
+    "Each peer has the number of threads that costs it fewer CPU-seconds in the probe, one where more gain less than "
+    "they cost; by the clock it may do better with all cores."
+)
 _DQN = (
     "One environment and one small network: the case where fused updates help most. It says "
     "nothing about images, large networks, accelerators or slow environments.",
     "The tuned settings have the peers step one environment; ours steps eight by default. The "
     "rows with as many environments on all sides show what is left without that.",
     "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
+    _BY_CPU,
     _CLEANRL + " Its DQN takes one environment, and updates after every second step rather than in blocks.",
     "Ours copies its target network once per block of 128 updates. The peers copy it every 10 "
     "environment steps, which comes to the same: they do not update between the copies.",
@@ -37,6 +46,7 @@ _PPO = (
     "for both. Stable-Baselines3 and SBX act in the environment's units, ours in units of half the range.",
     "Compilation is on the clock of those who compile, in every run and without a cache; with a cache, which is what "
     "our users have, ours takes some seconds less.",
+    _BY_CLOCK,
     _IMPORTS,
     "The peers flush no denormals, and step their environments in the process that learns (DummyVecEnv), which is "
     "what they recommend for cheap environments.",
@@ -52,8 +62,8 @@ _CONTINUOUS = (
     "beside each other, at the same number of steps and updates.",
     "Compilation is on the clock of those who compile, in every run and without a cache.",
     _IMPORTS,
-    "Each peer runs with one computation thread or its framework's choice, whichever took less wall time in a run of "
-    "3,000 steps. Ours has one thread for each actor and learner, which in one process are the thread that steps and "
+    _BY_CLOCK,
+    "Ours has one thread for each actor and learner, which in one process are the thread that steps and "
     "those of its learners: with one learner a core waits for it most of the time.",
     "SBX's and our update are compiled as a whole; Stable-Baselines3 and CleanRL run eager PyTorch, as their users do.",
     _CLEANRL + " Its SAC updates the policy twice after every second update of the critics.",
@@ -82,8 +92,7 @@ _SHARED_ON_IMAGES = (
 ON_IMAGES: Mapping[str, Sequence[str]] = {
     "dqn": (
         *_SHARED_ON_IMAGES,
-        "A peer has the number of threads that costs it fewer CPU-seconds in the probe, one where more gain less than "
-        "they cost; by the clock it may do better with all cores.",
+        _BY_CPU,
         "SBX and CleanRL clip no gradients, and no peer flushes denormals; nobody was changed to match us.",
         _CLEANRL + " Its DQN is that of dqn_atari.py.",
         _IMPORTS,
@@ -91,8 +100,8 @@ ON_IMAGES: Mapping[str, Sequence[str]] = {
     ),
     "ppo": (
         *_SHARED_ON_IMAGES,
-        "A peer has one thread or its framework's choice, whichever took less wall time in the probe; ours has one per "
-        "process, and one more for a second learner.",
+        _BY_CLOCK,
+        "Ours has one thread per process, and one more for a second learner.",
         "SBX steps policy and value one after the other, so that it looks at each picture twice, and copies the "
         "convolutions that they share from one to the other; the others look once.",
         _CLEANRL + " Its PPO is that of ppo_atari.py; it bootstraps no truncated episodes.",

@@ -281,7 +281,8 @@ def learn(
 def summary(told: Metrics, steps: Steps, schedule: Schedule, num_batches: int) -> Metrics:
     """Metrics of a rollout: means over the updates done, and how well the values had foretold the returns."""
     done = told["done"]
-    means = {name: (values * done).sum() / done.sum() for name, values in told.items() if name != "done"}
+    kept = {name: jnp.where(done > 0, values, 0) for name, values in told.items() if name != "done"}
+    means = {name: values.sum() / done.sum() for name, values in kept.items()}
     spread = jnp.var(steps.advantage + steps.value)
     has_some = spread > 0
     return {

@@ -77,8 +77,9 @@ def using_compilation_cache() -> Generator[None]:
     Of blocks that overlap, in threads, the first to begin and the last to end do that.
     """
     with _lock:
-        _before.append(_before[0] if _before else _settings())
+        before = _before[0] if _before else _settings()
         use_compilation_cache()  # within another block they are set
+        _before.append(before)  # not where there is no folder: this block does not begin then
     try:
         yield
     finally:

@@ -128,8 +128,8 @@ def between_simulators(outcomes: Outcomes) -> Finding:
 def waiting_for_workers(outcomes: Outcomes) -> Finding:
     """Self-play: how long the process that learns waits for those that play."""
     claim = "In self-play by many processes, playing takes nearly all of the time, and the learner waits"
-    runs = next((runs for load, runs in outcomes.values() if not load.algo), None)
-    if runs is None:
+    load, runs = next(((load, runs) for load, runs in outcomes.values() if not load.algo), (None, ()))
+    if load is None:
         return Finding(claim=claim, unit="%", theirs=None, ours=None, holds=None, because="needs PyTorch")
     share = 100 * statistics.median(run.waiting for run in runs)
     return Finding(
@@ -138,7 +138,7 @@ def waiting_for_workers(outcomes: Outcomes) -> Finding:
         theirs=None,
         ours=share,
         holds=share >= 50,
-        because=f"of the learner's time it waited; {runs[0].num_processes} processes; holds from a half on",
+        because=f"of the learner's time it waited; {load.num_processes} workers at a time; holds from a half on",
     )
 
 

@@ -37,7 +37,6 @@ WEAKNESSES = (
     "Self-play is Connect Four with small networks, not Minigo.",
 )
 QUICK_WEAKNESS = "A quick run: one round of two loads. It shows that everything runs, not where time goes."
-DISTRIBUTIONS_HERE = (*DISTRIBUTIONS, "mujoco", "ale-py")
 Runs = Kept[Outcome | str]
 """Runs, or the reasons why they failed."""
 
@@ -114,7 +113,7 @@ def survey_report(surveyed: Surveyed, words: Sequence[str], *, is_quick: bool) -
     """Everything as one report."""
     return Report(
         title="RL-Scope's survey on today's software",
-        origin=origin_of(words, DISTRIBUTIONS_HERE),
+        origin=origin_of(words, DISTRIBUTIONS),
         weaknesses=[*([QUICK_WEAKNESS] if is_quick else []), *WEAKNESSES],
         cases=[
             *map(claim_case, findings(surveyed.outcomes)),

@@ -60,7 +60,7 @@ class Session:
 
 
 def measure(simulator: Simulator, slice_s: float) -> Slice:
-    """Steps for a slice of CPU time; at least one call, after a few that fill the caches."""
+    """Steps for a slice of time by the clock; at least one call, after a few that fill the caches."""
     for _ in range(WARM_UP_CALLS):
         simulator()
     gc.collect()

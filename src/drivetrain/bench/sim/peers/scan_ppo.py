@@ -94,7 +94,7 @@ def loss(params: Tree, steps: Step, advantage: jax.Array, target: jax.Array, set
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     clipped = jnp.clip(ratio, 1 - settings.clip_range, 1 + settings.clip_range)
     policy = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
-    error = 0.5 * jnp.square(value(params, steps.obs) - target).mean()
+    error = jnp.square(value(params, steps.obs) - target).mean()  # as the settings say: not halved
     entropy = -(jnp.exp(table) * table).sum(-1).mean()
     return policy + settings.vf_coef * error - settings.ent_coef * entropy
 
