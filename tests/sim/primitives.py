@@ -222,7 +222,7 @@ def values_beyond_an_array():
 
     def function(x, k):
         kinds = ("uint8", "int8", "uint16", "int32", "uint32", "float16", "float32", "bool")
-        fills = (-1, 300, 2.75, -7.5, True, None)
+        fills = (-1, 300, 2.75, -7.5, 0.1, True, None)
         return [
             x.astype(kind).at[k + 3].get(mode="fill", fill_value=fill).astype(jnp.float32)
             for kind in kinds
