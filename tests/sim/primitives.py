@@ -134,6 +134,9 @@ def arithmetic_of_integers_and_booleans(shape):
             x.astype(bool),
             jax.lax.integer_pow(x, 3),
             jax.lax.select_n(jnp.clip(x, 0, 2), x, y, x + y),
+            jax.lax.select_n(y, x, y, x + y),  # outside of the cases, too
+            jax.lax.select_n(p, x),
+            jax.lax.mul(small, small, out_dtype=jnp.int32),
             (p * 1.0) == 1,
             jnp.logical_and(1 - p, q),
             x.astype(jnp.uint32),
@@ -222,7 +225,7 @@ def values_beyond_an_array():
 
     def function(x, k):
         kinds = ("uint8", "int8", "uint16", "int32", "uint32", "float16", "float32", "bool")
-        fills = (-1, 300, 2.75, -7.5, True, None)
+        fills = (-1, 300, 2.75, -7.5, 0.1, True, None)
         return [
             x.astype(kind).at[k + 3].get(mode="fill", fill_value=fill).astype(jnp.float32)
             for kind in kinds

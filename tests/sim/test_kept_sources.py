@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -115,3 +116,16 @@ def test_a_folder_that_cannot_be_looked_into_is_named(folder, monkeypatch):
     monkeypatch.setattr(Path, "exists", refuse)
     assert exists(folder)
     sim.compile(sim.make("CartPole-v1"), 2, 2, "native")
+
+
+def test_primitives_of_one_name_that_do_other_things_make_other_programs():
+    def scaled_by(factor):
+        made = jax.extend.core.Primitive("scaled")
+        made.def_impl(lambda x: jax.lax.fori_loop(0, 2, lambda i, y: y * factor, x))
+        made.def_abstract_eval(lambda x: x)
+        return made
+
+    hashes = [traced(scaled_by(factor).bind).digest for factor in (2.0, 3.0, 2.0)]
+    assert hashes[0] == hashes[2] != hashes[1]
+    inside = [traced(jax.jit(scaled_by(factor).bind)).digest for factor in (2.0, 3.0)]
+    assert inside[0] != inside[1]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import EVERYTHING, applied, assert_engine_equals_xla, assert_same, random_actions
+from comparing import EVERYTHING, Applied, applied, assert_engine_equals_xla, assert_same, random_actions
 from primitives import CASES
 
 from drivetrain import sim
@@ -55,6 +55,20 @@ def test_programs_with_loops_give_what_xla_gives():
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-20, 20, N, dtype=np.int32) for _ in range(2))
     assert_same(applied(loops, x, y, engine="xla"), applied(loops, x, y, engine="torch_compiled"))
+
+
+@pytest.mark.whole  # PyTorch takes seconds to import what traces
+def test_a_loop_that_no_environment_enters_is_followed_by_the_same_graph_as_one_that_some_do(monkeypatch):
+    def function(x):
+        grown = jax.lax.while_loop(lambda c: c < x, lambda c: c * 2, jnp.int32(1))
+        return (jnp.arange(1, 4) * grown)[::-1] + x
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **_: graph)  # which is for one number of rows, too
+    rollout = sim.compile(Applied(function, np.int32(0)), N, 1, "torch_compiled", record=("obs",))
+    state = rollout.reset()
+    for x in (np.zeros(N, np.int32), np.arange(N, dtype=np.int32), np.zeros(N, np.int32)):
+        _, trajectory = rollout(state, (x[None],))
+        np.testing.assert_array_equal(trajectory["obs"][0], applied(function, x, engine="numpy"))
 
 
 @pytest.mark.whole

@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import applied, assert_engine_equals_xla, assert_same, random_actions
@@ -157,3 +158,10 @@ def test_tensors_are_states_actions_and_weights_of_every_engine(engine):
         led(led.reset(), policy={**params, "output": {**params["output"], "bias": torch.zeros(2, requires_grad=True)}})
     with pytest.raises(InvalidInput, match=r"policy.* expected float32\[2\], .* got float64\[2\]"):
         led(led.reset(), policy={**params, "output": {**params["output"], "bias": torch.zeros(2).double()}})
+
+
+def test_hyperbolic_functions_are_finite_up_to_the_largest_float32():
+    edges = np.array([88.8, -88.8, 89.2, 89.5, -1e-3, np.nan], np.float32)
+    x = np.tile(edges, 8)  # as many as PyTorch takes in vectors, by other functions than a few
+    expected, got = (applied(lambda v: (jnp.sinh(v), jnp.cosh(v)), x, engine=engine) for engine in ("numpy", "torch"))
+    assert_same(expected, got)

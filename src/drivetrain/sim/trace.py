@@ -23,6 +23,7 @@ from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe, name_of
 from drivetrain.sim.given_params import other_sizes
 from drivetrain.sim.held_keys import Kinds, as_keys, as_words, kinds_of
+from drivetrain.sim.ir.importer.importer import own_programs
 from drivetrain.sim.own_code import WRITERS, own_hash
 from drivetrain.sim.random import Generator, first_key, keys_of_step
 from drivetrain.sim.transition import advance, first, strong
@@ -291,12 +292,20 @@ def check_same(env: Environment, what: str, before: Tree, after: Tree) -> None:
 
 
 def text_of(jaxpr: Any) -> tuple[str, list[bytes]]:
-    """A program as text without addresses, and the constants that it and the programs inside it close over."""
-    return re.sub(r"0x[0-9a-f]+", "", str(jaxpr)), [
+    """A program as text without addresses, and the constants that it and the programs inside it close over.
+
+    Behind it is what primitives of other libraries do, of which the text has the names alone.
+    """
+    text = re.sub(r"0x[0-9a-f]+", "", str(jaxpr))
+    constants = [
         f"{describe(words)} ".encode() + words.tobytes()
         for x in constants_of(jaxpr)
         for words in [np.asarray(as_words(x))]
     ]
+    for own in own_programs(jaxpr.jaxpr):
+        behind, more = text_of(own)
+        text, constants = f"{text}\n{behind}", [*constants, *more]
+    return text, constants
 
 
 def constants_of(program: Any) -> list[Any]:

@@ -182,3 +182,17 @@ def test_a_branch_whose_condition_is_known_is_written_in_its_place():
     after = eliminate_dead(fold(block))
     assert count(after) == {"mul": 1}
     assert_same_meaning(block, after, INTS)
+
+
+def test_what_becomes_less_in_a_branch_that_is_written_in_its_place_is_found_by_its_loops():
+    from small_programs import imported
+
+    def branch(p, x):
+        chosen = jnp.where(~p, x * 5, jnp.where(p, x * 3, x + 7))
+        return jax.lax.fori_loop(0, 3, lambda i, y: y * 2 + chosen, x)
+
+    def function(p, x):
+        return jax.lax.cond(jnp.bool_(True), lambda: branch(p, x), lambda: x)
+
+    block = imported(function, jnp.bool_(True), jnp.int32(1))
+    assert_same_meaning(block, fold(block), FLAGS, INTS)

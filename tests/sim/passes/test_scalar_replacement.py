@@ -60,3 +60,12 @@ def test_loops_carry_scalars():
     (loop,) = (op for op in after.ops if op.regions)
     assert all(value.shape == () for value in loop.outputs)
     assert len(loop.outputs) == 20
+
+
+def test_a_put_of_nothing_into_a_large_array_is_the_array():
+    x, places = rng.normal(size=(9, 100)).astype(np.float32), rng.integers(0, 100, 9, dtype=np.int32)
+
+    def function(x, k):
+        return jax.lax.dynamic_update_slice(x, jnp.zeros(0), (k,)), jax.lax.pad(x[:0], x[k], [(50, 50, 0)])
+
+    assert count(scalars(function, x, places))["put"] == 0

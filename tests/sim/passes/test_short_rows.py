@@ -1,5 +1,6 @@
 """Reductions of many short rows are written out, and large tables are computed where they are read."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -70,3 +71,14 @@ def test_a_table_that_is_dear_to_make_has_memory():
         return table.sum(0), table.max(1)
 
     assert scratch_nbytes(dear, PLACES, OTHERS) >= 70 * 70 * 4
+
+
+def test_rows_that_a_loop_or_a_branch_reads_are_written_out_before_it():
+    def function(table, start):
+        rows = table.sum(-1)
+        total = jax.lax.fori_loop(0, 3, lambda i, total: total + rows[i], start)
+        return jax.lax.cond(start > 4, lambda: rows * 2, lambda: rows - total)
+
+    table, starts = rng.integers(-5, 6, (N, 70, 2), dtype=np.int32), np.arange(N, dtype=np.int32)
+    before = imported(function, table[0], starts[0])
+    assert_same_meaning(before, write_out_short_rows(before), table, starts)

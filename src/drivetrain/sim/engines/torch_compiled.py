@@ -54,9 +54,14 @@ class Pieces:
     def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Outputs of the block; see `Evaluator.block`."""
         known: Known = dict(zip(self.block.inputs, arguments, strict=True))
+        num_envs = max(map(len, arguments))
         for piece in self.pieces:
             given = [known[value] for value in piece.block.inputs]
-            results = piece(given) if piece.is_graph else self.interpreter.block(piece.block, given)
+            if piece.is_graph:
+                results = piece(given)
+            else:  # by the values that it meets, a loop gives one row or all, and graphs are made for one of the two
+                rows = self.interpreter.block(piece.block, given)
+                results = [x.expand(num_envs, *x.shape[1:]).contiguous() for x in rows]
             known.update(zip(piece.block.outputs, results, strict=True))
         return [known[value] for value in self.block.outputs]
 

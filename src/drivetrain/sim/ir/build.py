@@ -141,7 +141,9 @@ class Builder:
         return self.emit("take", (x, index), index.shape, x.dtype)
 
     def put(self, x: Value, index: Value, updates: Value, mask: Value, kind: str) -> Value:
-        """X with updates combined into it at int32 positions, where mask."""
+        """X with updates combined into it at int32 positions, where mask; x itself where there are none."""
+        if not index.size:
+            return x
         return self.emit("put", (x, index, updates, mask), x.shape, x.dtype, kind=kind)
 
     def dot(self, x: Value, y: Value) -> Value:

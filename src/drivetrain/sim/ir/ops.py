@@ -5,6 +5,7 @@ Elementwise operations take inputs of one shape and give that shape. The others:
     const                         attrs value (NumPy array)
     view x                        out[i, j, ...] = flat(x)[offset + i*strides[0] + j*strides[1] + ...]
     concat x, y, ...              along attrs axis
+    stack x, y, ...               scalars, at least one, as an array of the output's shape
     take x, index                 out[i] = flat(x)[index[i]]; every index lies in [0, x.size)
     put x, index, updates, mask   flat(x)[index[i]] = combined with updates[i] where mask[i], in order of i; attrs kind:
                                   set add mul max min

@@ -180,7 +180,8 @@ FLOATS: dict[str, Callable[..., Tensor]] = {
     "exp": lambda x: x.exp(), "exp2": lambda x: x.exp2(), "log": lambda x: x.log(), "log1p": lambda x: x.log1p(),
     "expm1": lambda x: x.expm1(), "tanh": lambda x: x.tanh(), "logistic": lambda x: torch.sigmoid(x),
     "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(), "asin": lambda x: x.asin(),
-    "acos": lambda x: x.acos(), "atan": lambda x: x.atan(), "sinh": lambda x: x.sinh(), "cosh": lambda x: x.cosh(),
+    "acos": lambda x: x.acos(), "atan": lambda x: x.atan(),
+    "sinh": in_double(lambda x: x.sinh()), "cosh": in_double(lambda x: x.cosh()),  # single ones are infinite too soon
     "asinh": lambda x: x.asinh(), "acosh": lambda x: x.acosh(), "atanh": lambda x: x.atanh(),
     "erf": lambda x: torch.erf(x), "erfc": lambda x: torch.erfc(x), "erf_inv": erf_inv,
     "is_finite": lambda x: torch.isfinite(x),

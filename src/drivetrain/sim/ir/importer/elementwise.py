@@ -30,8 +30,8 @@ SAME = {
 @handles(*SAME)
 def _elementwise(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     values = [value for (value,) in inputs]
-    if eqn.primitive.name == "pow" and values[1].dtype != values[0].dtype:
-        values[1] = at.builder.convert(values[1], values[0].dtype)
+    if eqn.primitive.name in ("pow", "mul"):  # of a whole exponent; of narrow factors with a wide product
+        values = [at.builder.convert(value, at.dtype_of(eqn.outvars[0].aval)) for value in values]
     return at.builder.elementwise(SAME[eqn.primitive.name], *values)
 
 
@@ -128,11 +128,12 @@ def _clamp(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
 
 @handles("select_n")
 def _select(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    """Outside of the cases the first or the last, as XLA does it."""
     (which,), *cases = inputs
-    if which.dtype == "bool":
+    if which.dtype == "bool" and len(cases) == 2:
         return [tuple(at.builder.elementwise("select", which, y, x) for x, y in zip(*cases, strict=True))]
     chosen = cases[-1]
     for number, case in reversed(list(enumerate(cases[:-1]))):
-        is_it = at.builder.elementwise("eq", which, at.builder.full(which.shape, number, which.dtype))
+        is_it = at.builder.elementwise("le", which, at.builder.full(which.shape, number, which.dtype))
         chosen = tuple(at.builder.elementwise("select", is_it, x, y) for x, y in zip(case, chosen, strict=True))
     return [chosen]

@@ -273,6 +273,14 @@ def own_program(eqn: Any) -> Any:
     return closed if fits and eqn.primitive not in primitives_of(closed.jaxpr) else None
 
 
+def own_programs(jaxpr: Any) -> list[Any]:
+    """What primitives of other libraries do, in a program and those inside it: their names do not tell it."""
+    known = HANDLERS.keys() | CALLS | ADVICE.keys()
+    others = [own_program(eqn) for eqn in jaxpr.eqns if eqn.primitive.name not in known]
+    inner = [own_programs(each) for eqn in jaxpr.eqns for each in jaxprs_in_params(eqn.params)]
+    return [*(each for each in others if each is not None), *itertools.chain.from_iterable(inner)]
+
+
 def primitives_of(jaxpr: Any) -> set[Any]:
     """Those of a program and of the programs inside it."""
     inner = [each for eqn in jaxpr.eqns for each in jaxprs_in_params(eqn.params)]

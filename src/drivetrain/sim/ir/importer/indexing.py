@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from drivetrain.sim.ir.build import Builder, row_major
+from drivetrain.sim.ir.importer.halves import is_half
 from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
 from drivetrain.sim.ir.program import Value
 
@@ -75,18 +76,19 @@ def _gather(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     index, inside = window_positions(at.builder, starts, shape, sizes, out, numbers.offset_dims, kept, batching)
     taken = [at.builder.take(x, index) for x in words]
     if mode_of(eqn) == "FILL_OR_DROP":
-        fill = eqn.params.get("fill_value")
-        taken = [at.builder.elementwise("select", inside, x, at.builder.full(out, fill_value(x.dtype, fill), x.dtype))
-                 for x in taken]  # fmt: skip
+        fill, half = eqn.params.get("fill_value"), is_half(eqn.outvars[0])
+        beyond = [fill_value("float16" if half else x.dtype, fill) for x in taken]
+        taken = [at.builder.elementwise("select", inside, x, at.builder.full(out, number, x.dtype))
+                 for x, number in zip(taken, beyond, strict=True)]  # fmt: skip
     return [tuple(taken)]
 
 
 def fill_value(dtype: str, given: Any) -> Any:
     """What a gather gives outside: as asked, in its type, or NaN, the smallest signed, the largest unsigned, True."""
     if given is not None:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(given).astype(dtype)  # as JAX does it, for its numbers
-    if dtype == "float32":
+    if dtype.startswith("float"):
         return np.nan
     if dtype == "bool":
         return True

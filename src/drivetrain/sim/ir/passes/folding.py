@@ -11,6 +11,7 @@ import numpy.typing as npt
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.evaluate import affine_positions, evaluate
 from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.passes.renaming import renamed_op
 from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt, remade
 
 MOST_ELEMENTS = 4096
@@ -81,7 +82,7 @@ class Folder:
     def inline(self, builder: Builder, op: Op, region: Block) -> None:
         """A branch that is always taken."""
         for inner in region.ops:
-            self.rewrite(builder, rebuilt(inner, self.renamed))
+            self.rewrite(builder, renamed_op(inner, self.renamed))
         self.renamed.update(
             (old, self.renamed.get(new, new)) for old, new in zip(op.outputs, region.outputs, strict=True)
         )

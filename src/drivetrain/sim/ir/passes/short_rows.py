@@ -6,8 +6,9 @@ rows came from is gone, and what is left is elementwise: engines can compute it 
 
 from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.ops import ELEMENTWISE
+from drivetrain.sim.ir.passes.renaming import renamed_op
 from drivetrain.sim.ir.passes.scalars import MOST_ELEMENTS, reduced
-from drivetrain.sim.ir.program import Block, Op, Value, rebuilt, remade
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
 
 MOST_IN_ROW = 4
 LONGEST_CHAIN = 16
@@ -20,7 +21,7 @@ def write_out_short_rows(block: Block) -> Block:
     makers = {value: op for op in block.ops for value in op.outputs}
     for op in block.ops:
         builder.where = op.where
-        new = rebuilt(op, renamed, [write_out_short_rows(region) for region in op.regions])
+        new = renamed_op(map_regions(op, write_out_short_rows), renamed)
         if is_of_short_rows(op):
             places = range(op.inputs[0].shape[-1])
             row = [at_place(builder, makers, renamed, op.inputs[0], k) for k in places]
