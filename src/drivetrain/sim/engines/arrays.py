@@ -90,7 +90,7 @@ def checked_inputs(traced: Shapes, settings: Settings, state: RolloutState, acti
     """
     taken = taken or checked_array
     num_envs, num_steps = settings.num_envs, settings.num_steps
-    leaves = checked_tree("state.env", state.env, traced.state, (num_envs,), taken)
+    leaves = checked_parts(settings.carried, state.env, traced.state, (num_envs,), taken)
     action_leaves = checked_tree("actions", actions, traced.action, (num_steps, num_envs), taken)
     keys = taken("state.keys", state.keys, KEY, (num_envs,))
     done = taken("state.done", state.done, ENDED, (num_envs,))
@@ -117,6 +117,14 @@ def steps_after(number: Any, settings: Settings) -> Any:
     """How many steps were taken after a call that began at `number`: a uint32, which begins anew."""
     step = number + settings.num_steps
     return step if isinstance(step, jax.core.Tracer) else np.uint32(step % 2**32)
+
+
+def checked_parts(name: Any, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
+    """The leaves of a pytree, or of a pair of them, each with a name of its own."""
+    if isinstance(name, str):
+        return checked_tree(name, tree, expected, leading, taken)
+    parts = zip(name, tree, expected, strict=True)
+    return [leaf for part in parts for leaf in checked_parts(*part, leading, taken)]
 
 
 def checked_tree(name: str, tree: Tree, expected: Tree, leading: tuple[int, ...], taken: Taken) -> list[Any]:
