@@ -109,7 +109,7 @@ def compile(
     acting = acting_of(policy, policy_params, generator, narrow)
     seen = env if acting is None else Remembering(env)
     stepped = seen if narrow is None else Narrowed(seen, narrow)
-    differing = varied(env, params, settings.num_envs)
+    params, differing = varied(env, params, settings.num_envs)
     one = params if differing is None else differing.of(0)
     carried = "state.env" if acting is None else ("state.env", "state.obs")
     settings = replace(settings, carried=carried if differing is None else (carried, "params"))
