@@ -140,3 +140,38 @@ def test_weights_speak_dlpack_or_are_named():
     assert (rollout(rollout.reset(), policy={"weight": weight})[1]["weight"] == 2.0).all()
     with pytest.raises(InvalidInput, match=r"policy\['weight'\]: expected an array or a number, got a str"):
         rollout(rollout.reset(), policy={"weight": "heavy"})
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@pytest.mark.parametrize("has_rows", [False, True])
+def test_what_does_not_fit_of_a_state_is_named_as_its_owner_has_it(engine, has_rows):
+    env, rule = sim.make("CartPole-v1"), sim.policies.scripted(lambda obs: (obs[2] > 0).astype(int))
+    params = dataclasses.replace(env.default_params, gravity=np.ones(2)) if has_rows else None
+    rollout = sim.compile(env, 2, 1, engine, params, policy=rule)
+    state = rollout.reset()
+    one = jax.tree.map(lambda x: np.asarray(x)[:1], state.env)
+    for changed, told in (
+        ({"obs": np.zeros((2, 3), np.float32)}, r"^state\.obs: expected float32\[2,4\], got float32\[2,3\]"),
+        ({"obs": {"x": np.zeros(2)}}, r"^state\.obs: expected one array float32\[2,4\], got a dict"),
+        ({"env": (1, 2)}, r"^state\.env: expected PyTreeDef\(CustomNode\(State.*, got PyTreeDef\(\(\*, \*\)\)"),
+        ({"env": one}, r"^state\.env\.x: expected float32\[2\], got float32\[1\]"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            rollout(dataclasses.replace(state, **changed))
+
+
+def test_numbers_that_a_policy_cannot_be_given_are_named_and_those_of_64_bits_are_taken():
+    env = sim.make("CartPole-v1")
+
+    def push(params, obs, key):
+        return jax.numpy.int32(0), {"seen": params["n"]}
+
+    for wrong in ("heavy", "float32", object(), 2**70, np.array(["heavy"])):
+        with pytest.raises(InvalidInput, match=r"^policy_params\['n'\]: expected an array or a number, got a "):
+            sim.compile(env, 1, 1, "numpy", policy=push, policy_params={"n": wrong})
+    rollout = sim.compile(env, 1, 1, "numpy", policy=push, policy_params={"n": 3}, record=("seen",))
+    for number in (4, np.int64(4), np.int32(4)):
+        assert rollout(rollout.reset(), policy={"n": number})[1]["seen"] == 4
+    for large in (2**40, np.int64(2**40)):
+        with pytest.raises(InvalidInput, match=r"^policy\['n'\]: expected .*1099511627776"):
+            rollout(rollout.reset(), policy={"n": large})

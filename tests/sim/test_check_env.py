@@ -345,3 +345,42 @@ def test_what_a_space_contains_is_asked_of_anything():
     box = Box(np.zeros(3), np.ones(3), (3,))
     assert not any(box.contains(x) for x in (np.zeros(2), np.zeros((1, 3)), 0.5, np.full(3, np.nan), "a"))
     assert box.contains(np.zeros(3))
+
+
+def test_a_reset_that_is_impure_is_told_as_a_step_is():
+    def drawing(self, key, params):
+        obs, (x, time) = Good.reset(self, key, params)
+        return obs, (x + np.random.uniform(-0.1, 0.1), time)
+
+    def counting(self, key, params):
+        self.num_starts += 1
+        return Good.reset(self, key, params)
+
+    def printing(self, key, params):
+        jax.debug.print("{}", params)
+        return Good.reset(self, key, params)
+
+    refused(changed(reset=drawing), "`reset` is impure: traced a second time it is another program; take random numb")
+    refused(changed(reset=counting, num_starts=0, __init__=begun), "`reset` is impure: it changes .*'num_starts'; keep")
+    refused(changed(reset=printing), "`reset` is impure: it prints or calls back into Python")
+
+
+def begun(self):
+    self.num_starts = 0
+
+
+def test_a_space_that_raises_is_told_with_the_authors_line():
+    def missing(self, params):
+        return Box(0.0, self.limit, (1,))
+
+    refused(changed(observation_space=missing), r"`observation_space` .*test_check_env.py:\d+\).* no attribute 'limit'")
+    other = changed(observation_space=lambda self, params: Box(np.zeros(3), np.ones(3), (1,)))
+    refused(other, "`observation_space` .*ValueError: ")
+
+
+def test_a_number_of_steps_that_nobody_can_play_is_refused():
+    for number in (0, -1, 2.5):
+        with pytest.raises(InvalidInput, match="num_steps: expected "):
+            sim.check_env(Good(), num_steps=number)
+    with pytest.raises(InvalidInput, match="seed: expected "):
+        sim.check_env(Good(), seed=-1)

@@ -3,7 +3,7 @@
 import pytest
 
 from drivetrain import sim
-from drivetrain.core.errors import CompileError
+from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.engines import toolchain
 
 
@@ -61,3 +61,20 @@ def test_what_cannot_be_traced_is_said_as_by_compile():
 
     with pytest.raises(CompileError, match="Odd"):
         sim.explain(Odd())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"autoreset": "never"}, "autoreset: expected one of same_step, next_step, disabled, got 'never'"),
+        ({"record": ("observations",)}, r"record: expected distinct names from obs, .* got \('observations',\)"),
+        ({"params": {"gravity": 1.0}}, "params: expected a Params, as default_params of CartPole-v1 is, got a dict"),
+    ],
+)
+def test_arguments_are_refused_as_by_compile(arguments, told):
+    with pytest.raises(InvalidInput, match=told):
+        sim.explain(sim.make("CartPole-v1"), **arguments)
+
+
+def test_one_record_may_be_named_as_for_compile():
+    assert sim.explain(sim.make("CartPole-v1"), record="reward").recorded_nbytes == 4

@@ -157,3 +157,13 @@ def test_an_id_may_name_the_package_that_registers_it():
 def test_the_top_of_the_package_stays_light():
     code = "import sys, drivetrain; print([m for m in ('gymnasium', 'jax', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_action_may_be_a_list_as_gymnasiums_spaces_take_them():
+    expected = SimEnv("Quadrotor", "numpy")
+    expected.reset(seed=0)
+    obs = expected.step(np.array([0.5, -0.25]))[0]
+    for action in ([0.5, -0.25], (0.5, -0.25)):
+        env = SimEnv("Quadrotor", "numpy")
+        env.reset(seed=0)
+        np.testing.assert_array_equal(env.step(action)[0], obs)

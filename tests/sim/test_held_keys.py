@@ -93,3 +93,17 @@ def test_gymnasium_gets_words_and_render_gets_keys(engine):
 def test_actions_that_are_keys_are_told_to_be_words():
     with pytest.raises(CompileError, match="Applied: expected actions of numbers, got typed random keys; act by"):
         sim.compile(Applied(jax.random.uniform, jax.random.key(0)), 1, 1, "numpy", autoreset="disabled")
+
+
+def test_an_environment_that_shows_keys_is_checked():
+    sim.check_env(Drawing(), num_steps=9)
+
+
+@pytest.mark.parametrize("engine", ["xla", "numpy"])
+def test_keys_among_what_a_policy_tells_are_recorded_as_words(engine):
+    def telling(params, obs, key):
+        return jnp.int32(0), {"key": key}
+
+    rollout = sim.compile(sim.make("CartPole-v1"), 2, 3, engine, policy=telling, record=("key",))
+    _, trajectory = rollout(rollout.reset(seed=0))
+    assert (trajectory["key"].shape, trajectory["key"].dtype) == ((3, 2, 2), np.uint32)

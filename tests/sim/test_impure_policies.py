@@ -57,3 +57,12 @@ def draws(params, obs, key):
 def test_a_policy_that_is_no_function_of_its_arguments_is_told_so_by_its_name(policy, words):
     with pytest.raises(CompileError, match=words):
         sim.compile(sim.make("CartPole-v1"), 1, 1, "numpy", policy=policy)
+
+
+def test_an_environment_that_holds_itself_is_compiled():
+    class Ring(type(sim.make("CartPole-v1"))):
+        def __init__(self):
+            self.inner = sim.make("CartPole-v1")
+            self.inner.outer = self
+
+    assert sim.compile(Ring(), 1, 1, "numpy").settings.num_envs == 1

@@ -175,3 +175,23 @@ def test_what_jax_traces_for_keys_and_cannot_compile_is_told_with_the_line(funct
 
     with pytest.raises(CompileError, match=rf"test_random.py:\d+: neither JAX nor an engine .* {told}"):
         applied(of_keys, np.zeros(2, np.float32), engine="numpy")
+
+
+@pytest.mark.parametrize("generator", ["threefry", "philox"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: random.uniform(key, minval=jnp.zeros(4), maxval=jnp.ones(4)),
+        lambda key: random.bernoulli(key, jnp.full(4, 0.5)),
+        lambda key: random.randint(key, (2,), 0, jnp.array([9, 9, 9, 9])),
+    ],
+)
+def test_several_numbers_never_share_a_draw_because_a_shape_was_left_out(draw, generator):
+    with pytest.raises(ValueError, match="shape"):
+        draw(counter() if generator == "philox" else jax.random.key(0))
+
+
+@pytest.mark.parametrize("generator", ["threefry", "philox"])
+def test_of_no_integers_the_first_is_drawn(generator):
+    key = counter() if generator == "philox" else jax.random.key(0)
+    np.testing.assert_array_equal(random.randint(key, (3, 2), jnp.array([5, 5]), jnp.array([2, 5])), 5)

@@ -1,6 +1,8 @@
 """Parameters of each environment: every engine takes the steps that XLA's vmap over parameters takes."""
 
 import dataclasses
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -234,3 +236,45 @@ def test_parameters_that_a_program_only_knows_when_it_runs_are_refused():
 
     with pytest.raises(InvalidInput, match=r"params\.gravity: .* call sim\.compile outside of jax\.jit"):
         jax.eval_shape(steps, 9.81)
+
+
+class Scaled(Table):
+    """Rewards of a byte times its bonus, which it shows beside a place."""
+
+    def reset(self, key, params):
+        return {"bonus": jnp.float32(params["bonus"]), "place": jnp.zeros(1)}, jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        obs, _ = self.reset(key, params)
+        return obs, state + 1, jnp.uint8(200) * params["bonus"], False, state >= 9, {}
+
+    def observation_space(self, params):
+        return {"bonus": Box(0.0, params["bonus"], ()), "place": Box(0.0, 1.0, (1,))}
+
+
+@pytest.mark.parametrize("table", [np.ones(3), np.ones((2, 3))])
+@pytest.mark.parametrize("bonus", [2, np.int64(2), 2.0])
+def test_a_whole_number_is_a_real_one_where_the_default_is(bonus, table):
+    rollout = sim.compile(Scaled(), 2, 1, "numpy", {**Table.default_params, "bonus": bonus, "table": table})
+    _, trajectory = rollout(rollout.reset(), np.zeros((1, 2), np.int32))
+    np.testing.assert_array_equal(trajectory["reward"], [[400, 400]])
+
+
+def test_bounds_of_parts_hold_for_all_environments_too():
+    params = {**Table.default_params, "bonus": np.array([1.0, 5.0, 2.0])}
+    venv = sim.make_vec(Scaled(), 3, "numpy", params=params)
+    assert venv.single_observation_space["bonus"].high == 5.0
+    assert venv.reset(seed=0)[0] in venv.observation_space
+
+
+@pytest.mark.whole
+def test_parameters_are_looked_at_without_xla_which_a_fork_would_wait_for():
+    code = """
+import dataclasses, jax
+from drivetrain import sim
+env = sim.make("CartPole-v1")
+sim.compile(env, 1, 1, "numpy", dataclasses.replace(env.default_params, gravity=9.0), policy=sim.policies.constant(1),
+            policy_params=1)
+raise SystemExit(jax._src.xla_bridge.backends_are_initialized())
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

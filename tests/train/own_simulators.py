@@ -201,3 +201,17 @@ class Dials:
 
     def observation_space(self, params):
         return MultiDiscrete(self.num_values)
+
+
+class Levers(Walk):
+    """As many levers as its parameters say, each with as many notches."""
+
+    @property
+    def default_params(self):
+        return {"length": 10.0, "wind": 0.3, "levers": 2, "notches": 3}
+
+    def step(self, key, state, action, params):
+        return super().step(key, state, action[0] > 0, params)
+
+    def action_space(self, params):
+        return MultiDiscrete((int(params["notches"]),) * int(params["levers"]))

@@ -30,6 +30,7 @@ from drivetrain.sim.api import (
     dtype_of,
     name_of,
 )
+from drivetrain.sim.held_keys import as_words
 from drivetrain.sim.ir.importer import is_key
 from drivetrain.sim.narrowing import Narrow, narrowed
 from drivetrain.sim.random import Generator, policy_key
@@ -74,7 +75,7 @@ class Acting:
                 "policy: expected an action, or (action, extras) with a dictionary of arrays by name, got extras of "
                 f"type {type(extras).__name__}; give (action, {{}}) where an action is itself a pair"
             )
-        return strong(action), cast("dict[str, Any]", strong(extras))
+        return strong(action), cast("dict[str, Any]", strong(as_words(extras)))
 
     def recorded(self, obs: Tree) -> Tree:
         """What the policy sees, as it is recorded."""
@@ -95,21 +96,36 @@ def acting_of(
         return None
     if not callable(policy):
         raise InvalidInput(f"policy: expected a function (params, obs, key) -> action, got {type(policy).__name__}")
-    example = jax.tree.map(shape_of, params)
+    example = jax.tree_util.tree_map_with_path(example_of, params)
     taken = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype)), example)
     return Acting(policy=policy, params=taken, example=example, narrow=narrow, generator=generator)
 
 
-def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape and type of an array, of a Python number as JAX would take it, or of what says them.
+def example_of(path: Any, leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of a parameter.
 
     Raises:
-        InvalidInput: It holds typed random keys.
+        InvalidInput: It is no array and no number of JAX's, or holds typed random keys.
     """
-    refuse_keys("policy_params", leaf)
-    if not hasattr(leaf, "dtype"):
-        leaf = jax.dtypes.canonicalize_dtype(np.result_type(leaf)).type(leaf)
-    return jax.ShapeDtypeStruct(tuple(leaf.shape), dtype_of(leaf))
+    name = f"policy_params{jax.tree_util.keystr(path)}"
+    refuse_keys(name, leaf)
+    try:
+        return shape_of(leaf)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error
+
+
+def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of an array, of a Python number, which has 64 bits, or of what says them.
+
+    Raises:
+        TypeError: It is no number.
+    """
+    leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+    dtype = dtype_of(leaf)
+    if dtype.kind in "OSU":
+        raise TypeError(f"{dtype.name} is no type of numbers")
+    return jax.ShapeDtypeStruct(tuple(leaf.shape), dtype)
 
 
 def refuse_keys(name: str, leaf: Any) -> None:
@@ -240,6 +256,9 @@ def array_of(name: str, leaf: Any, dtype: Any = None) -> Any:
     try:
         if hasattr(leaf, "__dlpack__") and not hasattr(leaf, "__array__"):
             leaf = np.from_dlpack(leaf)
-        return np.asarray(leaf, shape_of(leaf).dtype if dtype is None else dtype)
-    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        if dtype is None:
+            own = shape_of(leaf).dtype
+            dtype = own if hasattr(leaf, "dtype") else jax.dtypes.canonicalize_dtype(own)
+        return np.asarray(leaf, dtype)
+    except (TypeError, ValueError, OverflowError, RuntimeError, BufferError) as error:
         raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error

@@ -105,6 +105,8 @@ class Settings:
     """Of the native engine."""
     stream: Any = None
     """That the engine "cuda" runs on."""
+    carried: Any = "state.env"
+    """What errors call the state that engines carry: a name, or where that is a pair (`acting`, `varying`) a pair."""
 
 
 class Runner(Protocol):

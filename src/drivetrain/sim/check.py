@@ -7,6 +7,7 @@ form ─▶ traced ─▶ results, purity, keys ─▶ played with random action
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe, name_of
+from drivetrain.sim.compiler import check_seed, checked
 from drivetrain.sim.fingerprint.code import Escape
 from drivetrain.sim.fingerprint.marks import followed
 from drivetrain.sim.forked import refuse_after_fork
@@ -52,11 +54,14 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
         seed: Of the actions and of the environments.
 
     Raises:
-        InvalidInput: It lacks a method, or this process was forked after simulators had used JAX.
+        InvalidInput: It lacks a method, an argument does not fit, or this process was forked after simulators had used
+            JAX.
         CompileError: It does not fit. Of what stops the rest from being checked that one is told, else all
             faults, a line each.
     """
     refuse_after_fork()
+    checked(1, num_steps, "xla", (), "disabled", 1)
+    check_seed(seed)
     require_form(env)
     whole = cast("Environment", adapted(env))
     params = whole.default_params if params is None else params
@@ -84,7 +89,7 @@ def require_form(env: Any) -> None:
 def check_shapes(env: Environment, params: Tree) -> tuple[Tree, Tree]:
     """Shapes of state and action, if everything that comes out of `reset` and `step` has the right ones."""
     key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-    start, _ = abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key)
+    start, _ = started(env, params)
     check_number(name_of(env), "reset", start, STARTS)
     (obs, state), _ = abstract(env, "reset", lambda w: strong(env.reset(jax.random.wrap_key_data(w), params)), key)
     if not jax.tree.leaves(obs):
@@ -111,6 +116,12 @@ def check_kinds(env: Environment, results: dict[str, Any]) -> None:
     check_info(env, results["info"])
 
 
+def started(env: Environment, params: Tree) -> tuple[Any, Any]:
+    """Shapes of what `reset` gives, and its jaxpr; traced anew each time."""
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+    return abstract(env, "reset", lambda words: env.reset(jax.random.wrap_key_data(words), params), key)
+
+
 def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[Any, Any]:
     """Shapes of what `step` gives, and its jaxpr; traced anew each time."""
 
@@ -122,24 +133,34 @@ def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[
 
 def impurities(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:
     """What a second trace does otherwise than the first, and what it changes."""
+    faults, differs = impure(env, "step", lambda: stepped(env, params, state, action))
+    of_reset, differs_too = impure(env, "reset", lambda: started(env, params))
+    faults += of_reset
+    clock = "" if differs or differs_too else reads_clock(env, params)
+    return [*faults, f"it is impure: {clock}, a clock; count steps in the state instead"] if clock else faults
+
+
+def impure(env: Environment, what: str, trace_it: Callable[[], tuple[Any, Any]]) -> tuple[list[str], bool]:
+    """The same of one method, and whether it is another program each time."""
     before = attributes(env)
-    (_, one), between = stepped(env, params, state, action), attributes(env)
-    (_, two), after = stepped(env, params, state, action), attributes(env)
+    (_, one), between = trace_it(), attributes(env)
+    (_, two), after = trace_it(), attributes(env)
     changed = sorted(name for name in after if name in before and not before[name] == between[name] == after[name])
     faults = [
-        f"`step` is impure: it changes the attribute {name!r}; keep what changes in the state, which `step` returns"
+        f"`{what}` is impure: it changes the attribute {name!r}; keep what changes in the state, which it returns"
         for name in changed
     ]
     if one.effects:
-        faults.append("`step` is impure: it prints or calls back into Python (as jax.debug.print does); take that out")
-    if text_of(one) != text_of(two):
         faults.append(
-            "`step` is impure: traced a second time it is another program; take random numbers from the key "
+            f"`{what}` is impure: it prints or calls back into Python (as jax.debug.print does); take that out"
+        )
+    differs = text_of(one) != text_of(two)
+    if differs:
+        faults.append(
+            f"`{what}` is impure: traced a second time it is another program; take random numbers from the key "
             "(jax.random, not random or numpy.random), and read no clock, counter or file"
         )
-        return faults
-    clock = reads_clock(env, params)
-    return [*faults, f"it is impure: {clock}, a clock; count steps in the state instead"] if clock else faults
+    return faults, differs
 
 
 def reads_clock(env: Environment, params: Tree) -> str:
@@ -170,11 +191,7 @@ def comparable(value: Any) -> Any:
 def reused_keys(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:
     """The first place of `step` and of `reset` where a key is used that was used before, as JAX finds it."""
     faults: list[str] = []
-    key = jax.ShapeDtypeStruct((2,), jnp.uint32)
-    for trace_it in (
-        lambda: abstract(env, "reset", lambda w: env.reset(jax.random.wrap_key_data(w), params), key),
-        lambda: stepped(env, params, state, action),
-    ):
+    for trace_it in (lambda: started(env, params), lambda: stepped(env, params, state, action)):
         try:
             with jax.debug_key_reuse(True):
                 trace_it()

@@ -6,6 +6,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 import jax
@@ -108,8 +109,10 @@ def compile(
     acting = acting_of(policy, policy_params, generator, narrow)
     seen = env if acting is None else Remembering(env)
     stepped = seen if narrow is None else Narrowed(seen, narrow)
-    differing = varied(env, params, settings.num_envs)
+    params, differing = varied(env, params, settings.num_envs)
     one = params if differing is None else differing.of(0)
+    carried = "state.env" if acting is None else ("state.env", "state.obs")
+    settings = replace(settings, carried=carried if differing is None else (carried, "params"))
     with told_of_params(env, params):
         runner = built(
             builder(engine),

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from drivetrain.sim.api import Autoreset, Tree, name_of
+from drivetrain.sim.compiler import checked
 from drivetrain.sim.engines.native.engine import layout_of
 from drivetrain.sim.engines.native.kernel import write_kernel
 from drivetrain.sim.engines.native.plan import Plan
@@ -19,7 +20,7 @@ from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block, Op
-from drivetrain.sim.trace import trace
+from drivetrain.sim.trace import told_of_params, trace
 
 CONDITIONS_SHOWN = 5
 
@@ -100,10 +101,14 @@ def explain(
         autoreset: How a kernel would restart episodes.
 
     Raises:
+        InvalidInput: An argument does not fit.
         CompileError: The environment cannot be compiled; the message says what to change.
     """
+    settings = checked(1, 1, "native", record, autoreset, 1)
     env = adapted(env)
-    traced = trace(env, env.default_params if params is None else params, autoreset, record)
+    params = env.default_params if params is None else params
+    with told_of_params(env, params):
+        traced = trace(env, params, settings.autoreset, settings.record)
     imported = import_jaxpr(traced.jaxpr, traced.name)
     small = simplified(imported)
     kernel = vectorizable(small)

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.core
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax.tree_util import DictKey, SequenceKey, keystr, tree_leaves_with_path
@@ -43,7 +42,7 @@ def fitting(name: str, numbers: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.N
 def form_of(leaf: Any) -> jax.ShapeDtypeStruct | None:
     """Shape and type of a number or an array of numbers, as JAX takes it; None for a key, a text and the like."""
     if isinstance(leaf, bool | int | float):
-        return jax.ShapeDtypeStruct((), jnp.asarray(leaf).dtype)
+        return jax.ShapeDtypeStruct((), jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype))  # XLA stays unused
     if not hasattr(leaf, "dtype") or is_key(leaf):
         return None
     return jax.ShapeDtypeStruct(tuple(leaf.shape), jax.dtypes.canonicalize_dtype(dtype_of(leaf)))

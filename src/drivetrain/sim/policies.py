@@ -70,7 +70,7 @@ def uniform(env: Any) -> Made:
 
 def constant(action: Tree) -> Made:
     """One action always; it is the parameter, so that another needs no other kernel."""
-    action = jax.tree.map(jnp.asarray, action)
+    action = jax.tree.map(lambda x: np.asarray(x, jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)), action)
     return Made(function=lambda params, obs, key: params, init=lambda key: action)
 
 

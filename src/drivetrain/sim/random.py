@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 
@@ -127,6 +128,7 @@ def uniform(key: Key, shape: Sequence[int] = (), minval: Any = 0.0, maxval: Any 
     """float32 in [minval, maxval), from 23 bits."""
     if not isinstance(key, Counter):
         return jax.random.uniform(key, tuple(shape), jnp.float32, minval, maxval)
+    require_room(shape, minval, maxval)
     low, high = jnp.float32(minval), jnp.float32(maxval)
     mantissa = (bits(key, shape) >> 9) | jnp.uint32(0x3F800000)
     unit = jax.lax.bitcast_convert_type(mantissa, jnp.float32) - jnp.float32(1.0)
@@ -134,11 +136,12 @@ def uniform(key: Key, shape: Sequence[int] = (), minval: Any = 0.0, maxval: Any 
 
 
 def randint(key: Key, shape: Sequence[int], minval: Any, maxval: Any) -> jax.Array:
-    """int32 in [minval, maxval); under a counter by a multiplication, biased by less than span / 2^32."""
+    """int32 in [minval, maxval), minval if there is none; under a counter biased by less than span / 2^32."""
     if not isinstance(key, Counter):
         return jax.random.randint(key, tuple(shape), minval, maxval, jnp.int32)
-    low = jnp.asarray(minval, jnp.int32)
-    span = (jnp.asarray(maxval, jnp.int32) - low).astype(jnp.uint32)
+    require_room(shape, minval, maxval)
+    low, high = jnp.asarray(minval, jnp.int32), jnp.asarray(maxval, jnp.int32)
+    span = jnp.where(low < high, (high - low).astype(jnp.uint32), jnp.uint32(0))
     return low + product(bits(key, shape), span)[0].astype(jnp.int32)
 
 
@@ -146,6 +149,7 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Sequence[int] = ()) -> jax.Array:
     """True with probability p."""
     if not isinstance(key, Counter):
         return jax.random.bernoulli(key, p, tuple(shape))
+    require_room(shape, p)
     return uniform(key, shape) < p
 
 
@@ -164,6 +168,13 @@ def categorical(key: Key, logits: jax.Array) -> jax.Array:
     smallest = float(jnp.finfo(jnp.float32).tiny)
     noise = -jnp.log(-jnp.log(uniform(key, logits.shape, smallest, 1.0)))
     return jnp.argmax(logits + noise, axis=-1)
+
+
+def require_room(shape: Sequence[int], *values: Any) -> None:
+    """Refuse what would share one draw, as `jax.random` does: of numbers in an array, each is drawn for by itself."""
+    wanted = np.broadcast_shapes(tuple(shape), *map(np.shape, values))
+    if wanted != tuple(shape):
+        raise ValueError(f"expected the shape of as many draws as there are numbers, {wanted}, got {tuple(shape)}")
 
 
 def hashed(key: Counter, index: jax.Array, use: int) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.sim.api import Environment, Tree
+from drivetrain.sim.api import Environment, Tree, name_of
 from drivetrain.sim.held_keys import as_words
 from drivetrain.sim.spaces import parts_of
 from drivetrain.sim.transition import first, select, strong
+from drivetrain.sim.untraceable import asked
 
 NUM_ENVS = 16
 SLACK = 1e-5
@@ -32,7 +33,7 @@ def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]
         action = env.action_space(params).sample(key_action)
         obs, after, _, terminated, truncated, _ = env.step(key_step, state, action, params)
         ended, after = jnp.asarray(terminated | truncated, bool), strong(after)
-        return select(ended, start, after), (strong(obs), ended, key_step, state, after)
+        return select(ended, start, after), (as_words(strong(obs)), ended, key_step, state, after)
 
     @jax.jit
     def steps(starts: Tree, keys: jax.Array) -> Any:
@@ -42,8 +43,12 @@ def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]
     key_start, key_steps = jax.random.split(jax.random.key(seed))
     start_obs, starts = reset(jax.random.split(key_start, NUM_ENVS))
     obs, ended, keys, before, after = steps(starts, jax.random.split(key_steps, num_steps))
-    space = env.observation_space(params)
-    faults = outside(space, "reset", jax.tree.map(lambda x: x[None], start_obs)) or outside(space, "step", obs)
+    starting = jax.tree.map(lambda x: x[None], as_words(start_obs))
+    faults = asked(
+        name_of(env),
+        "observation_space",
+        lambda: outside(space := env.observation_space(params), "reset", starting) or outside(space, "step", obs),
+    )
     rows = np.argwhere(ended)
     if len(rows) and resets_itself(reset, *at(np.resize(rows, (NUM_ENVS, 2)), (keys, before, after))):
         faults.append(

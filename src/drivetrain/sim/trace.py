@@ -237,12 +237,12 @@ def acted(env: Environment, acting: Acting, *given: Any) -> tuple[Tree, dict[str
     return shapes
 
 
-def check_environment_keeps_nothing(env: Any) -> None:
-    """No attribute of an environment, or of one that it wraps, is a value of the trace."""
+def check_environment_keeps_nothing(env: Any, outer: tuple[Any, ...] = ()) -> None:
+    """No attribute of an environment, or of one that it wraps, is a value of the trace; `outer`: those that wrap it."""
     check_keeps_nothing(f"{name_of(env)}: `step` or `reset`", env, "keep everything that changes in the state")
     for value in getattr(env, "__dict__", {}).values():
-        if hasattr(value, "step"):
-            check_environment_keeps_nothing(value)
+        if hasattr(value, "step") and not any(value is each for each in (*outer, env)):
+            check_environment_keeps_nothing(value, (*outer, env))
 
 
 def check_keeps_nothing(who: str, holder: Any, remedy: str) -> None:

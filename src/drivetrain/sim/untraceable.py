@@ -7,7 +7,8 @@
 import os
 import re
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 
@@ -15,6 +16,7 @@ from drivetrain.core.errors import CompileError
 from drivetrain.sim.ir.importer.importer import INSTALLED
 from drivetrain.sim.random import Counter
 
+Answer = TypeVar("Answer")
 FOLDERS = tuple(
     os.path.dirname(os.path.abspath(str(sys.modules[name].__file__))) + os.sep
     for name in ("jax", "jaxlib", "ml_dtypes", "numpy")  # the others come with JAX
@@ -120,6 +122,14 @@ def reason(what: str, error: Exception) -> str:
     if what == "action_space":
         told += "; action_space(params) gives something whose sample(key) draws with JAX, as drivetrain.sim.spaces do"
     return told
+
+
+def asked(name: str, what: str, ask: Callable[[], Answer]) -> Answer:
+    """What an author's code answers outside of a trace; what it raises names it, too."""
+    try:
+        return ask()
+    except Exception as error:
+        raise failure(name, what, error) from error
 
 
 def counted(results: Any) -> str:

@@ -60,10 +60,11 @@ class Varied:
         return self.params([row[index] for row in self.rows])
 
 
-def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
-    """What of the parameters differs between environments; None where nothing does.
+def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied | None]:
+    """Parameters as they are taken, and what of them differs between environments; None where nothing does.
 
-    A leaf differs when it has one axis more than that of `env.default_params`, and num_envs rows.
+    A leaf differs when it has one axis more than that of `env.default_params`, and num_envs rows. Whole numbers become
+    real ones where the default is one; else what is computed from them would be in integers.
 
     Raises:
         InvalidInput: A parameter is missing or unknown, has another number of axes than its default or rows of it, or
@@ -73,7 +74,7 @@ def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
     usual, named = (dict(tree_leaves_with_path(tree)) for tree in (env.default_params, params))
     refuse_traced(named)
     check_places(usual, named, nones(env.default_params), type(params) is type(env.default_params))
-    leaves = list(named.values())
+    given, leaves = list(named.values()), list(named.values())
     places: list[int] = []
     for place, (path, leaf) in enumerate(named.items()):
         expected = None if path not in usual or leaf is usual[path] else form_of(usual[path])
@@ -82,7 +83,9 @@ def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
         name = f"params{keystr(path)}"
         numbers = numbers_of(name, leaf)
         if numbers.ndim == len(expected.shape):  # of other sizes, too: the trace will tell
-            fitting(name, numbers, expected.dtype)
+            cast = fitting(name, numbers, expected.dtype)
+            if cast.dtype.kind == "f" and numbers.dtype.kind != "f":
+                given[place] = leaves[place] = cast.item() if isinstance(usual[path], float) else cast
         elif numbers.shape[1:] == expected.shape and numbers.ndim:
             leaves[place] = rows_of(name, numbers, expected.dtype, num_envs)
             places.append(place)
@@ -92,9 +95,10 @@ def varied(env: Environment, params: Tree, num_envs: int) -> Varied | None:
                 f"{name}: expected {describe(expected)}, as in default_params, or {describe(rows)}, a row for each "
                 f"environment, got {describe(numbers)}; reshape it"
             )
-    if not places:
-        return None
-    return Varied(structure=jax.tree.structure(params), leaves=tuple(leaves), places=tuple(places))
+    structure = jax.tree.structure(params)
+    if any(x is not y for x, y in zip(given, named.values(), strict=True)):
+        params = jax.tree.unflatten(structure, given)
+    return params, Varied(structure=structure, leaves=tuple(leaves), places=tuple(places)) if places else None
 
 
 def rows_of(name: str, rows: npt.NDArray[Any], dtype: np.dtype[Any], num_envs: int) -> npt.NDArray[Any]:

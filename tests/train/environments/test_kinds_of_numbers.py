@@ -11,6 +11,7 @@ from strange_envs import Shifted
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.environment import Environment
+from drivetrain.train.environments.faults import not_finite
 from drivetrain.train.environments.spaces import actions_of, decoder, encoder, observations_of
 from drivetrain.train.runs.requirements import describe
 
@@ -78,3 +79,12 @@ def test_choices_are_not_stacked_to_arrays_of_numbers(space):
         describe(config.override(frame_stack=2))
     assert f"frame_stack is for Box observations, got {space} among them; leave it at 1" in str(refused.value)
     assert describe(config).frame_stack == 1
+
+
+def test_a_number_that_is_none_is_among_those_that_are_told():
+    rows = np.zeros((2, 17), np.float32)
+    rows[1, 12] = np.nan
+    told = "expected finite numbers in an observation, got [nan,  0.,  0.,  0.,  0.] from number 12 on in 'joints'"
+    assert not_finite({"joints": rows}, 2) == (1, told)
+    rows[1, 3] = np.inf
+    assert "got [ 0.,  0.,  0., inf,  0.,  0.,  0.,  0.], which numbers" in not_finite(rows, 2)[1]

@@ -22,6 +22,8 @@ from drivetrain.train.runs.requirements import describe
 
 SMALL = {"hidden": (8,), "sim_engine": "xla", "eval_episodes": 3, "final_eval_episodes": 3, "envs_per_actor": 16}
 
+OF_PPO = {"num_envs": 16, "num_actors": 1, "batch_size": 64}
+
 
 def config_of(algo="dqn", env="drivetrain/CartPole-v1", **settings):
     return TrainConfig.default(algo, env).override(**SMALL | settings)
@@ -59,6 +61,12 @@ def test_of_a_pair_every_environment_of_every_actor_draws_its_own_uniformly():
     assert np.bincount(first.max_steps)[4:] == pytest.approx([667] * 3, abs=100)
     np.testing.assert_array_equal(first.gravity, again.gravity)
     assert (first.gravity != other.gravity).all()
+
+
+def test_a_number_may_decide_how_many_choices_an_action_has():
+    config = config_of("ppo", "drivetrain/own_simulators:Levers", sim_params={"levers": 3, "length": 1.0}, **OF_PPO)
+    assert params_of(config)["levers"] == 3
+    assert len(evaluated(config)) == 3
 
 
 @pytest.mark.whole
@@ -206,6 +214,7 @@ def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
         ("dqn", "drivetrain/CartPole-v1", {"gravity": 1e39}, r"expected a number of at most 3.403e\+38, got 1e\+39"),
         ("ppo", "drivetrain/CartPole-v1", {"gravity": [3, 1e39]}, r"expected a number of at most 3.403e\+38, got"),
         ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2**31}, r"expected a number of at most 2.147e\+09, got"),
+        ("dqn", "drivetrain/CartPole-v1", {"max_steps": -3e9}, r"expected a number of at least -2.147e\+09, got -30"),
         ("dqn", "drivetrain/CartPole-v1", {"weight": 1}, "no parameter 'weight': choose from gravity, "),
         ("ppo", "gymnax/CartPole-v1", {"weight": [1, 2]}, "no parameter 'weight': choose from .*gravity, "),
         ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2.5}, "max_steps of CartPole-v1: expected a whole number"),
@@ -226,6 +235,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(algo, env, params, sentenc
             {"max_torque": [1, 3]},
             "the actions of Pendulum-v1 depend on max_torque, .* one num",
         ),
+        ("drivetrain/own_simulators:Levers", {"notches": [2, 5]}, "the actions of Walk depend on notches, .* one num"),
     ],
 )
 def test_pairs_that_cannot_be_drawn_are_refused_in_one_sentence(tmp_path, env, params, sentence):

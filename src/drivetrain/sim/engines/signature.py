@@ -48,14 +48,25 @@ Launch = Callable[[Any, Sequence[Any], Sequence[Any]], Sequence[Any]]
 class Part:
     """A pytree of arrays that calls take or give."""
 
-    def __init__(self, name: str, shapes: Tree, leading: tuple[int, ...]) -> None:
-        """`shapes` are of one environment and step; `leading` are the axes before them."""
+    def __init__(self, name: Any, shapes: Tree, leading: tuple[int, ...]) -> None:
+        """Of one environment and step.
+
+        Args:
+            name: What callers know it by, or a pair of names where it is a pair of trees of theirs.
+            shapes: Of its leaves.
+            leading: The axes before them.
+        """
         leaves, self.structure = jax.tree.flatten(shapes)
         self.name, self.num_leaves = name, len(leaves)
-        numbered = jax.tree.unflatten(self.structure, range(self.num_leaves))
-        paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(numbered)]
-        pairs = zip(paths, leaves, strict=True)
-        self.forms = [Form.of(name + jax.tree_util.keystr(path), leaf, leading) for path, leaf in pairs]
+        self.parts: list[Part] = []
+        if isinstance(name, str):
+            numbered = jax.tree.unflatten(self.structure, range(self.num_leaves))
+            paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(numbered)]
+            pairs = zip(paths, leaves, strict=True)
+            self.forms = [Form.of(name + jax.tree_util.keystr(path), leaf, leading) for path, leaf in pairs]
+        else:
+            self.parts = [Part(*each, leading) for each in zip(name, shapes, strict=True)]
+            self.forms = [form for part in self.parts for form in part.forms]
 
     def flat(self, tree: Tree) -> list[Any]:
         """The leaves of a caller's pytree.
@@ -66,6 +77,8 @@ class Part:
         leaves, found = jax.tree.flatten(tree)
         if found == self.structure:
             return leaves
+        if self.parts:
+            return [leaf for part, each in zip(self.parts, tree, strict=True) for leaf in part.flat(each)]
         if self.structure.num_nodes > 1:
             raise InvalidInput(f"{self.name}: expected {self.structure}, got {found}")
         got = "none" if tree is None else f"a {type(tree).__name__}"
@@ -95,7 +108,7 @@ class Signature:
         """Nothing of it changes."""
         num_envs, num_steps = settings.num_envs, settings.num_steps
         self.num_steps = num_steps
-        self.state = Part("state.env", traced.state, (num_envs,))
+        self.state = Part(settings.carried, traced.state, (num_envs,))
         self.actions = Part("actions", traced.action, (num_steps, num_envs))
         self.shared = Part("policy", traced.shared, ())
         self.record = Part("record", traced.record, (num_steps, num_envs))

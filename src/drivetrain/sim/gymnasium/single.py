@@ -15,6 +15,7 @@ import numpy as np
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Engine, Tree
 from drivetrain.sim.compiler import NUM_SEEDS
+from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.envs.drawing import Frame
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnasium.arguments import RENDER_MODES, checked_seed
@@ -93,7 +94,7 @@ class SimEnv(gymnasium.Env[Any, Any]):
         if state is not None and bool(np.asarray(state.done)[0]):
             raise InvalidInput("step: the episode has ended; call `reset`")
         check_index(self.action_space, action)
-        actions = jax.tree.map(lambda x: np.asarray(x)[None], action)
+        actions = of_one(self.action_space, action)
         obs, reward, terminated, truncated, infos = self.batch.step(actions)
         first = jax.tree.map(lambda x: x[0], obs)
         return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), of_each(infos, 1)[0]
@@ -105,3 +106,13 @@ class SimEnv(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         """Let kernel and state go."""
         self.batch.close()
+
+
+def of_one(space: gymnasium.Space[Any], action: Any) -> Tree:
+    """A batch of one action: arrays, which lists are taken for, as Gymnasium's spaces take them."""
+
+    def row(x: Any) -> Any:
+        return on_host("action", x)[None]
+
+    several = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
+    return jax.tree.map(row, action, is_leaf=lambda x: isinstance(x, list)) if several else row(action)

@@ -5,7 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import gymnasium
 import jax
@@ -21,12 +21,11 @@ from drivetrain.sim.random import Generator, first_key
 from drivetrain.sim.spaces import Box, parts_of
 from drivetrain.sim.trace import Once, abstract
 from drivetrain.sim.transition import first
-from drivetrain.sim.untraceable import failure
+from drivetrain.sim.untraceable import asked
 from drivetrain.sim.varying import Varied
 
 Space = gymnasium.Space[Any]
 Array = npt.NDArray[Any]
-_Answer = TypeVar("_Answer")
 
 
 def single_spaces(
@@ -50,26 +49,30 @@ def single_spaces(
     )
 
 
-def _one_by_one(space: Callable[[Tree], Any], differing: Varied) -> tuple[Any, Any]:
+def one_by_one(space: Callable[[Tree], Any], differing: Varied) -> tuple[Any, Any]:
     """The bounds of each environment, [num_envs, ...]."""
     every = [space(differing.of(number)) for number in range(differing.num_envs)]
     low, high = (np.stack([np.broadcast_to(getattr(one, end), one.shape) for one in every]) for end in ("low", "high"))
     return low, high
 
 
-def _asked(env: Environment, which: str, ask: Callable[[], _Answer]) -> _Answer:
-    """Whatever the author's code raises names it."""
-    try:
-        return ask()
-    except Exception as error:
-        raise failure(name_of(env), which, error) from error
-
-
 def widest(env: Environment, which: str, params: Tree, differing: Varied | None) -> Any:
     """The space of every environment where parameters differ: bounds that hold for all of them."""
     space: Callable[[Tree], Any] = getattr(env, which)
-    one = _asked(env, which, lambda: space(params if differing is None else differing.of(0)))
-    if differing is None or not hasattr(one, "low"):
+    one = asked(name_of(env), which, lambda: space(params if differing is None else differing.of(0)))
+    return one if differing is None else asked(name_of(env), which, lambda: widened(one, space, differing))
+
+
+def widened(one: Any, space: Callable[[Tree], Any], differing: Varied) -> Any:
+    """The space of the first environment, or a part of it, with bounds that hold for all; `space` gives each its."""
+    parts = parts_of(one)
+    if parts is not None:
+        names = list(parts) if isinstance(parts, Mapping) else list(range(len(parts)))
+        each = [
+            widened(parts[name], lambda params, name=name: parts_of(space(params))[name], differing) for name in names
+        ]
+        return dict(zip(names, each, strict=True)) if isinstance(parts, Mapping) else tuple(each)
+    if not hasattr(one, "low"):
         return one
 
     def bounds(rows: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -80,7 +83,7 @@ def widest(env: Environment, which: str, params: Tree, differing: Varied | None)
     try:
         low, high = jax.vmap(bounds)(differing.rows)
     except Exception:  # NumPy's functions and float() take no rows of JAX's: one environment after the other
-        low, high = _asked(env, which, lambda: _one_by_one(space, differing))
+        low, high = one_by_one(space, differing)
     return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
 

@@ -80,7 +80,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         if options and not isinstance(env, str):
             raise InvalidInput(f"{', '.join(options)}: options are for environments by name; give them to your own")
         self.env = cast("Environment", adapted(make(env, **options) if isinstance(env, str) else env))
-        self.params = self.env.default_params if params is None else params
+        params = self.env.default_params if params is None else params
         mode: Autoreset = NAMES[autoreset] if isinstance(autoreset, AutoresetMode) else autoreset
         record = ("obs", "reward", "terminated", "truncated", "info")
         record = (*record, "final_obs") if mode == "same_step" else record
@@ -93,7 +93,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         modes = render_modes(self.env)
         self.metadata = {"autoreset_mode": MODES[mode], "render_modes": modes, "render_fps": FRAMES_PER_S}
         self.render_mode = checked_render_mode(render_mode, self.env)
-        self._differing = varied(self.env, self.params, num_envs)
+        self.params, self._differing = varied(self.env, params, num_envs)
         with told_of_params(self.env, self.params):
             self.single_observation_space, self.single_action_space = single_spaces(
                 self.env, self.params, self._differing, generator

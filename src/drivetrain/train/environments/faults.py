@@ -17,6 +17,7 @@ from drivetrain.train.interface import Arrays, Interface, entries_of
 
 _LARGEST = float(np.finfo(np.float32).max)
 _MOST_SHOWN = 80
+_MOST_NUMBERS = 8
 _MADE = "_was_made_for_drivetrain"  # noted on the environment itself, so that it is forgotten with it
 _OF_ANOTHER_KIND = (ValueError, TypeError, KeyError, IndexError)
 """What is raised where something of another form is looked at; says no more than what came does."""
@@ -192,8 +193,11 @@ def not_finite(observations: Arrays, count: int) -> tuple[int, str] | None:
             continue
         is_bad = ~np.isfinite(shown).reshape(count, -1).all(1)
         lane = int(np.flatnonzero(is_bad)[0])
-        where = f" in {name!r}" if name else ""
-        values = np.array2string(np.ravel(array[lane])[:8], separator=", ")
+        numbers, where = np.ravel(array[lane]), f" in {name!r}" if name else ""
+        first = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        start = 0 if first < _MOST_NUMBERS else first  # so that what is wrong is seen
+        values = np.array2string(numbers[start : start + _MOST_NUMBERS], separator=", ")
+        where = f" from number {start} on{where}" if start else where
         beyond = ", which numbers beyond float32 become, too" if np.isinf(array[lane]).any() else ""
         return lane, f"expected finite numbers in an observation, got {values}{where}{beyond}"
     return None

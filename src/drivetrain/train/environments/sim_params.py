@@ -67,7 +67,7 @@ def _ends(space: Any) -> Any:
     if hasattr(space, "spaces"):
         parts: Any = space.spaces
         return [_ends(part) for part in (parts.values() if hasattr(parts, "values") else parts)]
-    return [np.asarray(getattr(space, end)).tolist() for end in ("n", "low", "high") if hasattr(space, end)]
+    return [np.asarray(getattr(space, end)).tolist() for end in ("n", "nvec", "low", "high") if hasattr(space, end)]
 
 
 def _drawn(rng: np.random.Generator, low: float, high: float, num_envs: int) -> NDArray[Any]:
@@ -100,9 +100,8 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     most = float(np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max)
     least = -most if default.dtype.kind == "f" else float(np.iinfo(np.int32).min)
     if not least <= value <= most:
-        raise InvalidInput(
-            f"sim_params: {name} of {_name_of(env)}: expected a number of at most {most:.4g}, got {value}"
-        )
+        bound = f"at most {most:.4g}" if value > most else f"at least {least:.4g}"
+        raise InvalidInput(f"sim_params: {name} of {_name_of(env)}: expected a number of {bound}, got {value}")
     if default.dtype.kind == "f":
         return float(value)
     if not float(value).is_integer():

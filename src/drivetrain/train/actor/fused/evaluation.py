@@ -50,8 +50,8 @@ class FusedEvaluator:
         env: Any = sim.make(config.env, **config.environment.fresh_kwargs)
         self._env_id, self._interface, self._num_lanes = config.env, interface, num_lanes
         self._max_steps = config.run.most_eval_steps
-        self._action, self._decode = action_of(env), decoder(interface.actions)
         params = usual_params(env, config.environment)
+        self._action, self._decode = action_of(env, params), decoder(interface.actions)
         self._rollout = sim.compile(env, num_lanes, 1, engine, params, RECORD)
         self._start = sim.compile(env, 1, 1, "xla", params).reset  # as `sim.make_vec` of one environment; never stepped
 

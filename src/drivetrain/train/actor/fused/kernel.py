@@ -15,7 +15,7 @@ from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Rollout
 from drivetrain.train.actor.fused.acting import CHOICE, Acting, acting
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments.sim_params import drawn_params
+from drivetrain.train.environments.sim_params import drawn_params, usual_params
 from drivetrain.train.interface import Interface
 from drivetrain.train.policies.policy import num_published
 
@@ -54,7 +54,7 @@ def compiled(
     engine = config.fused_engine
     assert engine is not None, "the run's environments are Gymnasium's"
     env: Any = sim.make(config.env, **config.environment.fresh_kwargs)
-    policy = acting(config, interface, vector, action_of(env), rng)
+    policy = acting(config, interface, vector, action_of(env, usual_params(env, config.environment)), rng)
     params = drawn_params(env, config.environment, config.envs_per_actor, domain)
     sizes = (config.envs_per_actor, config.grant_length)
     acts: dict[str, Any] = {"policy": policy.act, "policy_params": policy.parameters(0)}
@@ -81,9 +81,9 @@ def _compiles(*what: Any, **options: Any) -> bool:
     return True
 
 
-def action_of(env: Any) -> jax.ShapeDtypeStruct:
+def action_of(env: Any, params: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an action of a simulator."""
-    return jax.eval_shape(lambda key: env.action_space(env.default_params).sample(key), jax.random.key(0))
+    return jax.eval_shape(lambda key: env.action_space(params).sample(key), jax.random.key(0))
 
 
 def require_kernel(config: TrainConfig, interface: Interface) -> None:
