@@ -28,6 +28,13 @@ def whole(session: nox.Session) -> None:
 
 
 @nox.session
+def release(session: nox.Session) -> None:
+    """What CI has no time for."""
+    install(session, ".[test]")
+    session.run("pytest", "-m", "release and not slow and not stress", *session.posargs)
+
+
+@nox.session
 def newest(session: nox.Session) -> None:
     """With the newest libraries that there are for this Python, as users without constraints have them."""
     session.install(".[test]")

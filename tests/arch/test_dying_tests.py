@@ -18,7 +18,7 @@ def test_number(number):
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_test_that_kills_its_process_ends_the_run_and_is_named(root, tmp_path):
     for name in ("first", "second", "third", "last"):
         (tmp_path / f"test_{name}.py").write_text(DIES.format(name=name))

@@ -48,6 +48,7 @@ def trained(algo, env, seed=1):
     return job, importlib.import_module(peer.module).run(job, Stopwatch())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("algo", "env"), CASES)
 def test_the_steps_and_updates_are_those_that_everybody_does(algo, env):
     job, training = trained(algo, env)
@@ -58,6 +59,7 @@ def test_the_steps_and_updates_are_those_that_everybody_does(algo, env):
     assert found.shape == (5, 2 if env == "CartPole-v1" else 1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("algo", "env"), CASES)
 def test_a_seed_fixes_what_is_learned(algo, env):
     policies = [trained(algo, env, seed)[1].layers for seed in (1, 1, 2)]
@@ -71,7 +73,7 @@ ON_IMAGES = {
 }
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("algo", "peer"),
     [pytest.param(algo, peer, id=f"{algo} {peer.name}") for algo in ON_IMAGES for peer in PEERS_OF[algo]],
@@ -87,6 +89,7 @@ def test_images_are_learned_from(algo, peer):
     require_same_work(peer.name, job, training)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("peer", PEERS_OF["dqn"], ids=lambda peer: peer.name)
 def test_dqn_needs_no_atari_for_other_environments(peer, monkeypatch):
     pytest.importorskip("sbx", reason='needs the peers: pip install torch "drivetrain[bench]"')

@@ -15,7 +15,7 @@ from drivetrain.core.errors import InvalidInput, RunError
 SMALL = Job(algo="dqn", batch_size=8, width=8, num_learners=1, updates_per_call=2)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_worker_answers_with_a_time_for_each_call():
     with command.worker(SMALL) as process:
         (times,) = command.ask([process])
@@ -64,7 +64,7 @@ def test_beside_two_learners_stand_two_that_never_meet_with_half_of_the_batch_ea
     assert case["minima"] == {"ours": 6.0, "one learner": 10.0, command.APART: 1.0}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_worker_that_ends_is_an_error_not_a_hang():
     with command.worker(SMALL) as process:
         process.kill()
@@ -86,6 +86,7 @@ def test_a_job_travels_whole():
     assert Job(**json.loads(SMALL.as_json())) == SMALL
 
 
+@pytest.mark.whole
 def test_a_worker_is_out_of_reach_of_the_terminal_and_knows_the_bench_that_it_ends_with():
     with command.worker(SMALL) as process:
         assert os.getsid(process.pid) == process.pid

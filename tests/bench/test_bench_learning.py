@@ -168,7 +168,7 @@ def test_a_quick_run_takes_the_seeds_that_are_asked_for(ran, tmp_path):
     assert [seed for *_, seed in ran] == [3, 4]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
     script = tmp_path / "endless.py"
     script.write_text(

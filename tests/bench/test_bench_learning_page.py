@@ -187,7 +187,7 @@ def test_a_commit_is_followed_by_the_runs_that_were_made_at_it():
     assert "- Commit: `def` (3 runs: dqn CartPole-v1 (ours) 3, 5..6)" in lines
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_page_is_not_written_over_where_the_runs_are_not_found(tmp_path):
     (tmp_path / "learning.md").write_text("mine")
     words = [sys.executable, "-m", "drivetrain.bench.learning.page", "lerning.json", "learning.md"]

@@ -150,7 +150,7 @@ def test_policies_are_judged_on_seeds_that_no_run_trains_or_watches_itself_with(
     assert min(SEEDS) > 10_000  # Stable-Baselines3 resets with the run's seed
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_short_run_of_ours_answers_with_its_returns_and_its_way():
     settings = DqnSettings(hidden=(8,), learning_starts=256, batch_size=16)
     case = replace(CARTPOLE, total_steps=512, settings=settings)

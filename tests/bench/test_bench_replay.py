@@ -44,7 +44,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "PEERS", (NUMPY,))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_run_writes_the_contract_and_the_page_is_made_from_it(tiny, tmp_path, capsys):
     paths = [tmp_path / "replay.json", tmp_path / "replay.md"]
     assert bench.run(["replay", "--json", str(paths[0]), "--markdown", str(paths[1])]) == 0
@@ -88,7 +88,7 @@ def test_in_groups_of_all_cores_nobody_is_pinned_and_ours_is_told_to_use_them(ma
     assert threads == {groups[0].name: "1", groups[1].name: "its own choice"}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_everybody_is_timed_at_every_operation_in_every_round():
     measured = measure(TINY, [OURS, NUMPY, FLOOR])
     operations = {name for phase in TINY.phases for name in phase}
@@ -120,6 +120,7 @@ def test_a_rival_that_crashes_is_named_and_the_others_are_measured(make_rival, t
     assert all(set(timings) == {"ours"} for timings in measured.timings.values())
 
 
+@pytest.mark.whole
 def test_a_rival_that_dies_half_way_leaves_no_timings(make_rival):
     text = (
         "import os\nfrom drivetrain.bench.replay.peers import entry\n"
@@ -135,6 +136,7 @@ def test_a_rival_that_dies_half_way_leaves_no_timings(make_rival):
     assert all(set(timings) == {"ours"} for timings in measured.timings.values())
 
 
+@pytest.mark.whole
 def test_a_rival_that_hangs_is_ended_and_the_others_are_measured(make_rival, monkeypatch):
     text = (
         "import time\nfrom drivetrain.bench.replay.peers import entry\n"
@@ -157,7 +159,7 @@ def test_a_failure_of_ours_is_an_error(make_rival):
         measure(TINY, [ours, NUMPY])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_what_a_contender_does_not_have_is_said_and_the_case_goes_on(monkeypatch, make_rival, tmp_path):
     text = (
         "from drivetrain.bench.replay.peers.entry import Offer, serve\n"

@@ -188,7 +188,7 @@ def test_the_floor_refuses_rows_beyond_the_end_and_arrays_that_do_not_fit():
         copy_rows(rows, 8, 8, np.array([0], np.uint32), out)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("name", "stacks"), [("obs 4", 2), ("84x84x4 pairs", 2), ("84x84x4 shared", 5 / 4)])
 def test_the_floor_moves_as_many_bytes_as_a_sample_of_ours(name, stacks):
     layout = LAYOUTS[name]

@@ -64,7 +64,7 @@ def filled(name, layout, num_envs=NUM_ENVS):
     return store, fields, rows
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_a_sample_brings_whole_rows_that_were_inserted(name):
     store, fields, rows = filled(name, PAIRS)
@@ -79,7 +79,7 @@ def test_a_sample_brings_whole_rows_that_were_inserted(name):
     assert len(seen) > 256
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_shared_frames_come_back_as_the_stacks_that_were_inserted(name):
     num_envs = 1 if name == "cpprb" else NUM_ENVS
@@ -102,6 +102,7 @@ def test_shared_frames_come_back_as_the_stacks_that_were_inserted(name):
     assert checked > 128
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", PRIORITIZED)
 def test_rows_of_high_priority_are_drawn_more_often(name):
     store, fields, _ = filled(name, PAIRS)

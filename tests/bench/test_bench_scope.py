@@ -55,7 +55,7 @@ def trial(wall_s, *, found=None, cpu_s=None, nbytes=0):
     return Trial(wall_s=wall_s, cpu_s=cpu_s or wall_s, report_s=1.0, nbytes=nbytes, held_out=found)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_program_is_run_alone_and_recorded_and_the_truth_is_in_its_own_blocks(program):
     alone, recorded = run(program, None), run(program, JUDGED)
     assert alone.held_out is None

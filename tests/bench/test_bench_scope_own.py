@@ -78,6 +78,7 @@ def test_what_is_asked_for_is_chosen_by_name():
         command.Options(only="nothing of this name").check()
 
 
+@pytest.mark.whole
 def test_a_span_and_an_empty_context_manager_are_timed_in_turn():
     (case,), skipped = own.measure_own(["a span alone"], is_quick=True)
     assert not skipped

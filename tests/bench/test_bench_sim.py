@@ -133,7 +133,7 @@ def test_a_session_opens_a_scene_and_counts_its_steps():
     assert from_request(json.loads(json.dumps(SCENE.as_request()["scene"]))) == SCENE
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_calls_inside_a_program_and_jitted_ones_count_every_step():
     num_steps = ours_in_scan.CALLS * SCENE.num_envs * SCENE.num_steps
     for run in (ours_in_scan.simulator(SCENE, "native"), ours_jitted.simulator(SCENE)):
@@ -258,7 +258,7 @@ def test_without_our_own_extra_the_message_names_it(monkeypatch):
         bench.run(["sim", "--quick"])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
     trial = cartpole(8, [OURS, GYMNAX])
     plan = Plan(trials=[trial], comparisons=[], compiled=[], num_rounds=1, slice_s=0.01)
@@ -298,7 +298,7 @@ def over_the_wire(scene):
     return from_request(json.loads(json.dumps(scene.as_request()))["scene"])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_cases_in_which_our_own_process_fails_end_the_command_after_the_others_are_reported(tmp_path, monkeypatch):
     broken = Scene(env="no such environment", num_envs=8, num_steps=4)
     trials = [cartpole(8, [OURS]), Trial(group="g", name="broken", scenes={"ours": (OURS, broken)})]

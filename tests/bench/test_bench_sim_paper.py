@@ -94,7 +94,7 @@ def test_a_cause_names_its_largest_part_and_a_loss_is_no_gain():
     assert Cause(fast=4, slow=2, calls=0, dead=0, moved=0).text == "0.50×: no gain"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_curves_are_drawn_from_the_report(tmp_path):
     pytest.importorskip("matplotlib", reason='needs the extra: pip install "drivetrain[plot]"')
     written = draw(document_of(cases()), tmp_path)
@@ -156,7 +156,7 @@ def test_without_xla_and_pytorch_on_the_gpu_ours_is_measured_alone():
     assert {name for trial in plan.trials for name in trial.scenes} == {OURS.name, UNFUSED}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_sentences_and_pictures_of_a_gpu_say_so(tmp_path):
     pytest.importorskip("matplotlib", reason='needs the extra: pip install "drivetrain[plot]"')
     found = cases(ON_GPU, GPU)
@@ -185,6 +185,7 @@ def test_a_gpu_that_is_asked_for_and_absent_is_refused_and_auto_falls_back_and_s
     assert device_of("cpu") is CPU
 
 
+@pytest.mark.whole
 def test_where_no_driver_is_the_contender_itself_says_so():
     pytest.importorskip("cuda.core", reason='needs the extra: pip install "drivetrain[cuda]"')
     why = devices.why_no_gpu()

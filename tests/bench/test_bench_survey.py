@@ -71,7 +71,7 @@ def found(*rows):
     }  # fmt: skip
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_settled_half_of_a_program_is_what_its_shares_are_of(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(TEXT)

@@ -243,6 +243,7 @@ def test_a_folder_that_was_removed_meanwhile_is_a_sentence_and_not_a_traceback(n
     assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
 
 
+@pytest.mark.whole
 def test_a_command_started_without_standard_streams_works(tmp_path):
     """What it opens must not become standard output, into which it prints."""
     file = tmp_path / "doctor.json"
@@ -251,6 +252,7 @@ def test_a_command_started_without_standard_streams_works(tmp_path):
     assert json.loads(file.read_text())["ok"]
 
 
+@pytest.mark.whole
 def test_names_that_the_output_cannot_encode_are_escaped(tmp_path):
     Replay(4, {"länge": ((), "float32")}).save(tmp_path / "ö.bin")
     for arguments in (["inspect", str(tmp_path / "ö.bin")], ["inspect", str(tmp_path / "none ö")]):

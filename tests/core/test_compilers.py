@@ -75,6 +75,7 @@ def test_one_that_does_not_tell_its_version_is_given_up_with_what_it_began(monke
     wait_until_dead([int(begun.read_text())])
 
 
+@pytest.mark.whole
 def test_time_is_counted_as_the_processors_so_that_a_busy_machine_refuses_nothing(monkeypatch):
     monkeypatch.setattr(compilers, "LIMIT_CPU_S", 1)
     assert refusal([sys.executable, "-c", "import time; time.sleep(2)"]) is None

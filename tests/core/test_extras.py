@@ -69,13 +69,14 @@ def test_whoever_imports_simulators_without_jax_is_told_their_own_extra(statemen
     assert told_without("jax", statement) == (said, "")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("use", ["sim.from_gymnax('Catch-bsuite')", "sim.make('gymnax/Catch-bsuite')"])
 def test_whoever_asks_for_an_environment_of_gymnax_without_it_is_told_its_extra(use):
     said = 'this needs gymnax, which is not installed: pip install "drivetrain[gymnax]"\n'
     assert told_without("gymnax", use, "from drivetrain import sim") == (said, "")
 
 
+@pytest.mark.whole
 def test_whoever_imports_the_vec_env_of_stable_baselines3_without_it_is_told_the_extra_that_brings_it():
     said = 'this needs stable_baselines3, which is not installed: pip install "drivetrain[bench]"\n'
     assert told_without("stable_baselines3", "import drivetrain.sim.gymnasium.sb3") == (said, "")

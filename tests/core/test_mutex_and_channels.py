@@ -56,6 +56,7 @@ def count_elsewhere(handle, number):
         del counter, mutex
 
 
+@pytest.mark.whole
 def test_a_mutex_excludes_processes():
     segment, mutex = mutex_segment()
     children = [SPAWN.Process(target=count_elsewhere, args=(segment.handle(), 20_000)) for _ in range(2)]
@@ -258,7 +259,7 @@ def publish_for_ever(handle):
         writer.publish(words)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_no_reader_sees_a_torn_payload_and_a_killed_publisher_leaves_the_last():
     with broadcast_segment() as segment:
         reader, words = channel(segment), np.zeros(PAYLOAD // 8, np.uint64)

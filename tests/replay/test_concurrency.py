@@ -75,6 +75,7 @@ def test_threads_never_see_a_torn_row(prioritized, capacity):
     check_consistent(replay)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_processes_never_see_a_torn_row(prioritized):
     replay = Replay(1000, TaggedRows(NUM_BYTES).spec, prioritized=prioritized, shared=True)

@@ -202,6 +202,7 @@ def test_an_unfinished_save_is_told(saved, capsys):
     assert "2.00 KiB of a save that was not finished" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_inspecting_takes_memory_for_an_index_and_not_for_the_rows(tmp_path):
     tagged, path = TaggedRows(50_000), tmp_path / "replay"
     replay = Replay(2000, tagged.spec)

@@ -171,6 +171,7 @@ print("end")
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("num_rows", "how"), [(3, "waits"), (4096, "waits"), (4096, "busy"), (4096, "closed"), (9, "fails")]
 )

@@ -91,11 +91,13 @@ def test_the_random_stream_goes_on_where_it_was(tmp_path):
         np.testing.assert_array_equal(loaded.sample(7).data["tag"], replay.sample(7).data["tag"])
 
 
+@pytest.mark.whole
 def test_a_file_cut_short_anywhere_is_refused(tmp_path, good_file):
     for nbytes in range(len(good_file)):
         assert_refused(tmp_path / "cut", good_file[:nbytes])
 
 
+@pytest.mark.whole
 @given(st.data())
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_with_any_bits_flipped_is_refused(tmp_path, good_file, data):
@@ -282,6 +284,7 @@ while True:
 """
 
 
+@pytest.mark.whole
 def test_killed_while_saving_the_file_is_the_old_one_or_the_new_one(tmp_path):
     path = tmp_path / "replay"
     filled_replay(100).save(path)

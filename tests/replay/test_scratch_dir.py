@@ -66,6 +66,7 @@ def test_nothing_of_it_is_in_the_folder_and_its_room_is_given_back(tmp_path):
         os.stat(f"/proc/self/fd/{fd}")
 
 
+@pytest.mark.whole
 def test_other_processes_write_into_it_and_it_outlives_none(tmp_path):
     with Replay(256, TAGGED.spec, scratch_dir=tmp_path) as replay:
         child = multiprocessing.get_context("spawn").Process(target=attach_and_write, args=(replay.handle(), 64, 100))

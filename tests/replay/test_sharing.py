@@ -251,6 +251,7 @@ def draw(handle, num_calls, results):
         results.put([slots_of(replay.sample(8, mode="iid").keys) for _ in range(num_calls)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("prioritized", [True, False])
 def test_two_samplers_in_two_processes_never_share_a_draw(prioritized):
     replay = filled_replay(2**20, prioritized=prioritized, shared=True, seed=3)

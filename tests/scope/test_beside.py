@@ -101,6 +101,7 @@ def test_steps_are_counted_among_all_events_once_and_not_for_every_row(runs, mon
     assert counted == [run.profile for run in runs]
 
 
+@pytest.mark.whole
 def test_per_step_is_of_all_steps_also_for_threads_that_take_none_and_are_never_muted(tmp_path):
     step_s, num_steps = 0.001, 600
 
@@ -217,6 +218,7 @@ def test_a_terminal_shows_every_number_also_where_an_operation_has_a_long_name(t
     assert len(first.split("python")[1].split()) >= 5
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(runs, tmp_path):
     marks = "[...document.querySelectorAll('.intervals line')]"

@@ -105,6 +105,7 @@ def test_json_has_rows_side_by_side_and_each_run_as_it_is_alone(runs):
     assert document["runs"]["unrecorded"]["gpu"] is None
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_a_browser_shows_gpus_side_by_side_on_a_phone_without_scrolling_sideways(runs, tmp_path):
     assert seen(beside_page.render(runs, "page"), tmp_path, FITS) == "true"

@@ -44,7 +44,7 @@ def run(tmp_path_factory):
     return folder / "run.scope", int(done.stdout), folder / "cache" / "drivetrain" / "scope-costs.json"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_muted_blocks_are_shown_as_unrecorded_and_no_step_is_lost(run):
     folder, num_steps, _ = run
     profile = scope.load(folder)
@@ -56,6 +56,7 @@ def test_muted_blocks_are_shown_as_unrecorded_and_no_step_is_lost(run):
     assert sum(rows.values()) == profile.wall_ns
 
 
+@pytest.mark.whole
 def test_costs_are_identified_in_the_run_and_remembered_for_the_next(run):
     folder, _, cache = run
     profile = scope.load(folder)
@@ -74,6 +75,7 @@ def test_costs_are_identified_in_the_run_and_remembered_for_the_next(run):
     assert profile.wall.low_ns < profile.wall.likely_ns < profile.wall.high_ns
 
 
+@pytest.mark.whole
 def test_the_report_shows_costs_with_errors_and_the_corrected_wall_time(run, tmp_path, capsys):
     folder, _, _ = run
     assert main(["report", str(folder), "--html", str(tmp_path / "a.html"), "--json", str(tmp_path / "a.json")]) == 0
@@ -89,7 +91,7 @@ def test_the_report_shows_costs_with_errors_and_the_corrected_wall_time(run, tmp
     assert sum(one["corrected_ns"] for one in document["overlaps"]) == pytest.approx(wall["likely_ns"], rel=1e-3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_packed_recording_is_corrected_as_before(run, tmp_path):
     pytest.importorskip("pyarrow", reason='needs PyArrow: pip install "drivetrain[scope]"')
     folder, _, _ = run
@@ -119,6 +121,7 @@ def test_a_session_mutes_nothing_unless_steps_are_taken_and_it_may(tmp_path, eve
     assert "not identifiable" in sources["annotation"]  # or from errors of what it costs alone, where that was found
 
 
+@pytest.mark.whole
 def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
     num_steps = 0
 
@@ -142,7 +145,7 @@ def test_no_step_is_lost_where_threads_end_in_muted_blocks(tmp_path):
     assert (shown["num_steps"], shown["num_recorded_steps"]) == (num_steps, profile.num_recorded_steps())
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_exception_in_a_muted_block_leaves_the_stack_whole(tmp_path):
     text = """
 import time

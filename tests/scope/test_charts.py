@@ -102,6 +102,7 @@ def test_a_page_of_next_to_nothing_has_its_words_and_no_script_of_its_own(tmp_pa
     assert "<noscript>" in text
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_strange_names_many_operations_and_long_ones_are_drawn_to_scale_and_run_nothing(tmp_path):
     names = [*NAMES, "x" * 100_000, *(f"operation {i}" for i in range(40))]
@@ -116,6 +117,7 @@ def test_strange_names_many_operations_and_long_ones_are_drawn_to_scale_and_run_
     assert any(NAMES[0] in one for one in said)
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_charts_of_runs_side_by_side_speak_to_a_keyboard_and_follow_the_width(tmp_path):
     profiles = {name: record(tmp_path / name, ["simulation", "mine"]) for name in ("before", "after")}
@@ -131,6 +133,7 @@ def test_charts_of_runs_side_by_side_speak_to_a_keyboard_and_follow_the_width(tm
     assert shown == "true,true,0,1,true,true,true"
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_a_script_that_is_not_the_pages_own_does_not_run(tmp_path):
     inserted = "<script>document.body.id = 'ran'</script><img src=x onerror=\"document.body.id = 'ran'\">"

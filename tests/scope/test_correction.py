@@ -25,7 +25,7 @@ def estimates(seeds, **how):
     return found
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("tails", [0.0, 0.05])
 def test_planted_costs_are_recovered_within_their_errors(tails):
     found = estimates(range(60), tails=tails)
@@ -35,6 +35,7 @@ def test_planted_costs_are_recovered_within_their_errors(tails):
     assert np.median([one.se_ns for one in found]) < 100
 
 
+@pytest.mark.whole
 def test_a_cost_of_nothing_is_found_to_be_nothing_and_is_not_clamped():
     found = estimates(range(40), inside_ns=0.0, around_ns=0.0)
     assert any(one.ns < 0 for one in found)
@@ -57,7 +58,7 @@ def test_too_few_blocks_identify_nothing():
     assert of_unknown["disabled_ns"] is of_unknown["this_run"] is None
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_corrected_times_are_those_alone_within_their_intervals():
     inside, biases = [], []
     for seed in range(30):
@@ -75,6 +76,7 @@ def test_corrected_times_are_those_alone_within_their_intervals():
     assert max(map(abs, biases)) < 0.03
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("tails", "rounds"), [(0.0, 30), (0.05, 30), (0.05, 4)])
 def test_the_truth_is_inside_the_interval_also_where_recording_slows_more_than_its_spans(tails, rounds):
     rng = np.random.default_rng(11)

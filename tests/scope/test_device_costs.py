@@ -27,7 +27,7 @@ def cost_of(seed, **how):
     return found
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("spins", [True, False])
 def test_planted_costs_of_calls_are_recovered_within_their_errors_whether_waits_spin_or_not(spins):
     found = [cost_of(seed, spins=spins) for seed in range(8)]
@@ -43,7 +43,7 @@ def test_planted_costs_of_calls_are_recovered_within_their_errors_whether_waits_
     )
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_cost_of_nothing_is_found_to_be_nothing():
     found = [cost_of(seed, costs=(0.0, 0.0, 0.0), rounds=15) for seed in range(8)]
     assert sum(abs(one.calibrated_ns) <= 1.96 * one.calibrated_se_ns for one in found) >= 6
@@ -56,7 +56,7 @@ def test_kinds_that_come_in_one_proportion_have_one_cost_together():
     assert found.num @ found.ns == pytest.approx(found.num[LAUNCH] * 2000 + found.num[COPY] * 700, rel=0.1)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_costs_of_spans_are_not_taken_for_those_of_calls():
     within = 0
     for seed in range(6):
@@ -83,7 +83,7 @@ def test_what_cupti_says_of_itself_is_set_beside_it(own, agrees):
     assert {row[0] for row in gpu_recording.cells(profile.usage)} == {"launch", "copy"}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("own", [0.0, 0.4])
 def test_calls_are_corrected_to_what_they_take_alone(own):
     inside, off = 0, []

@@ -26,7 +26,7 @@ def assert_same(tmp_path, text, *flags, code=0):
     return alone.stdout.decode()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_exception_in_a_simulator_shows_the_same_lines_and_pickles_are_the_same(tmp_path):
     pytest.importorskip("gymnasium")
     text = """
@@ -77,7 +77,7 @@ env.step(1)
     assert counts["Local.step"] == 1, "of the other process, whose class is a copy"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_our_own_training_learns_the_same_bits(tmp_path):
     pytest.importorskip("jax")
     # Standard error shows how fast it is, which is not the same.
@@ -93,7 +93,7 @@ print(result.returns, result.num_updates)
     assert_same(tmp_path, text)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_stable_baselines3_learns_the_same_weights_from_the_same_seed(tmp_path):
     pytest.importorskip("stable_baselines3", reason='needs SB3: pip install "drivetrain[bench]"')
@@ -113,7 +113,7 @@ for algo, env, options in (
     assert "SAC" in assert_same(tmp_path, text)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_sbx_learns_the_same_weights_from_the_same_seed(tmp_path):
     pytest.importorskip("sbx", reason='needs SBX: pip install "drivetrain[bench]"')
@@ -127,7 +127,7 @@ print([float(leaf.sum()) for leaf in jax.tree.leaves(model.policy.qf_state.param
     assert_same(tmp_path, text)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_scripted_traced_saved_and_copied_modules_are_the_same(tmp_path):
     pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')

@@ -70,7 +70,7 @@ def names(trace, rows):
     return [trace.gpu.names[name] for name in rows.name]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_what_a_program_does_on_the_gpu_is_in_its_trace(folder):
     trace = recorded(
         folder,
@@ -124,7 +124,7 @@ def activity_names_by_call(trace):
     ]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_that_begin_to_use_the_gpu_are_recorded(folder, method):
     trace = recorded(
@@ -155,6 +155,7 @@ if __name__ == "__main__":
     assert not trace.notes
 
 
+@pytest.mark.whole
 def test_a_process_that_was_forked_too_late_is_noted_once(folder):
     trace = recorded(
         folder,
@@ -306,7 +307,7 @@ def test_off_records_nothing_of_the_gpu(folder, tmp_path):
     assert not trace.notes
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_what_recording_costs_a_call_is_found_in_the_run_itself(folder, tmp_path, monkeypatch):
     """The library spends 4 µs of CPU time on each call that it records: that is what blocks without it have to tell."""
     monkeypatch.setenv("FAKE_CUPTI_COST_NS", "4000")

@@ -159,6 +159,7 @@ def test_perfetto_has_a_track_for_each_stream_and_an_arrow_from_each_launch(prof
         assert launch["tid"] in (7, AUTOGRAD)
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_a_browser_shows_the_page_on_a_phone_without_scrolling_sideways(profile, tmp_path):
     assert seen(page.render(profile, "page"), tmp_path, FITS) == "true"

@@ -46,6 +46,7 @@ def of_operations(profile):
     return {(one.operation, one.time_class): (one.ns, one.num) for one in profile.usage.operations}
 
 
+@pytest.mark.whole
 @given(gpu_traces())
 @settings(max_examples=30, deadline=None)
 def test_every_trace_has_the_totals_that_walking_finds(trace):
@@ -61,6 +62,7 @@ def test_every_trace_has_the_totals_that_walking_finds(trace):
     assert sum(ns for one in profile.overlaps() for ns in [one.ns]) == profile.wall_ns
 
 
+@pytest.mark.whole
 @given(gpu_traces())
 @settings(max_examples=30, deadline=None)
 def test_every_activity_belongs_to_the_operation_that_walking_finds(trace):
@@ -78,6 +80,7 @@ def test_every_activity_belongs_to_the_operation_that_walking_finds(trace):
     assert sum(expected.values()) == profile.usage.gpu_ns
 
 
+@pytest.mark.whole
 @given(gpu_traces(), st.randoms(use_true_random=False), st.integers(-50, 50))
 @settings(max_examples=20, deadline=None)
 def test_neither_the_order_of_records_nor_when_it_all_happened_matters(trace, random, shift):

@@ -26,7 +26,7 @@ def test_what_is_held_out_says_nothing_of_itself_to_the_correction():
     assert moved.bias - whole.bias == pytest.approx(moved.inflation - whole.inflation, rel=0.1), "what is not corrected"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_stated_interval_holds_what_blocks_it_has_not_seen_say():
     inside, compatible, widths = 0, 0, []
     for seed in range(16):

@@ -20,6 +20,7 @@ def times(folder):
     return {(row.operation, row.time_class): row.raw_ns for row in scope.load(folder).breakdown()}
 
 
+@pytest.mark.whole
 def test_the_arcade_learning_environment_is_recorded_without_gymnasium(folder):
     pytest.importorskip("ale_py", reason='needs ALE: pip install "drivetrain[atari]"')
     text = """
@@ -233,7 +234,7 @@ def test_a_name_of_no_simulator_is_refused(tmp_path, capsys):
     assert main(["profile", "--simulator"]) == 2
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_tianshou_is_told_apart_also_with_environments_in_subprocesses(folder):
     pytest.importorskip("tianshou", reason='needs Tianshou: pip install "drivetrain[bench]"')

@@ -140,7 +140,7 @@ def with_packages(tmp_path, **files):
     return [tmp_path / "packages"]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_hand_written_loop_is_told_apart_by_what_its_functions_do_while_they_are_traced(folder, tmp_path):
     path = with_packages(tmp_path, flax_linen_module=FLAX)
     profiled_text(folder, LOOP, python_path=path)
@@ -203,7 +203,7 @@ jax.pmap(loss)(x[None])
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_what_was_seen_of_a_jitted_function_is_not_presumed_of_another_that_is_named_like_it(folder):
     profiled_text(folder, LIKE_NAMED)
     assert not scope.load(folder).trace.notes
@@ -256,7 +256,7 @@ class Environment:
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_simulator_in_a_jitted_function_is_simulation_and_one_that_also_learns_is_neither(folder, tmp_path):
     path = with_packages(tmp_path, flax_linen_module=FLAX, gymnax_environments_environment=GYMNAX)
     profiled_text(folder, ALONE, python_path=path)

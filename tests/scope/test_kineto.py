@@ -188,7 +188,7 @@ def test_a_trace_without_anything_is_no_gpu(tmp_path):
     assert "empty.json holds nothing that ran on a GPU." in profile.notes
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_what_pytorch_exports_without_a_gpu_is_read_and_says_so(tmp_path):
     torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')

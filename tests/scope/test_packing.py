@@ -71,7 +71,7 @@ def test_a_report_that_is_written_beside_a_recording_is_written_again_and_outliv
     assert sorted(file.name for file in folder.iterdir()) == [mine.name, "session.json", "trace.parquet"]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @given(trace=traces(in_order=False, lanes=True))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_trace_comes_back_from_its_file(trace, tmp_path):

@@ -16,6 +16,7 @@ def folder(tmp_path):
     return tmp_path / "run.scope"
 
 
+@pytest.mark.whole
 def test_a_script_sees_what_python_would_show_it_and_its_exit_code_is_ours(folder, tmp_path):
     (tmp_path / "beside.py").write_text("name = 'beside'")
     text = """
@@ -186,7 +187,7 @@ apart.close()
     assert profile.transitions()["simulation"]["simulator"] >= 130
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_jitted_functions_and_waiting_are_recorded_and_unchanged(folder):
     pytest.importorskip("jax")
     text = """
@@ -224,6 +225,7 @@ assert jax.vmap(double)(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
     assert {("inference", "backend"), ("inference", "accelerator_sync")} <= rows
 
 
+@pytest.mark.whole
 def test_a_training_run_of_ours_is_followed_into_its_processes_and_told_apart(folder, tmp_path):
     pytest.importorskip("jax")
     run_dir = tmp_path / "run"
@@ -241,7 +243,7 @@ def test_a_training_run_of_ours_is_followed_into_its_processes_and_told_apart(fo
     assert profile.num_steps() >= 1500 / 8
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_a_hand_written_pytorch_loop_is_told_apart_without_annotations(folder):
     pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
@@ -277,7 +279,7 @@ assert torch.equal(scripted(batch), net(batch))
     assert rows.keys() >= {("inference", "backend"), ("backpropagation", "backend"), ("optimizer", "backend")}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_stable_baselines3_is_told_apart_also_with_environments_in_subprocesses(folder):
     pytest.importorskip("stable_baselines3", reason='needs SB3: pip install "drivetrain[bench]"')

@@ -92,6 +92,7 @@ def test_the_page_asks_for_nothing_and_escapes_what_programs_say(folder, tmp_pat
     assert "<run>" not in text
 
 
+@pytest.mark.whole
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 1600])
 def test_a_browser_shows_the_page_without_a_network_and_without_scrolling_sideways(folder, tmp_path, width):
@@ -168,7 +169,7 @@ def test_where_no_operation_is_entered_nothing_is_said_to_be_before_the_first(si
     assert any("before the first operation" in paragraph for paragraph in words) == is_said
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @given(traces(in_order=False, lanes=True))
 @settings(max_examples=40, deadline=None)
 def test_every_trace_has_a_page_and_valid_json(trace):

@@ -12,7 +12,7 @@ import pytest
 PAGE = (Path(__file__).parents[2] / "docs" / "scope-tour.md").read_text()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.torch
 def test_the_commands_of_the_tour_work_in_their_order(tmp_path):
     pytest.importorskip("stable_baselines3", reason='needs SB3: pip install "drivetrain[bench]"')

@@ -11,7 +11,7 @@ from programs import profiled_text
 from drivetrain.scope import _native
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_signal_that_comes_during_a_garbage_collection_is_not_lost(tmp_path):
     text = """
 import gc, signal, time

@@ -96,7 +96,7 @@ for file in mine:
     assert entered(folder)["work"] == 30_002
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_program_may_have_more_threads_than_files_open(folder):
     text = """
 import os, resource, threading
@@ -218,7 +218,7 @@ def test_a_step_that_is_static_partial_of_the_class_or_remembered_is_found_and_s
     assert [counts[f"{name}.step"] for name in ("Static", "Partial", "Remembers", "OfClass")] == [11, 10, 10, 11]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("way", ["at once", "apart"])
 def test_envpools_simulators_are_found_whether_they_are_stepped_at_once_or_send_and_receive(folder, way):
     pytest.importorskip("envpool", reason="needs EnvPool: pip install envpool")

@@ -26,6 +26,7 @@ def totals(trace, thread):
     return {tuple(space.state(code)): int(found[code]) for code in np.flatnonzero(found).tolist()}
 
 
+@pytest.mark.whole
 @given(st.data(), st.sampled_from([(True, False), (False, False), (False, True), (True, True)]))
 @settings(max_examples=150, deadline=None)
 def test_the_totals_of_a_thread_equal_those_found_by_walking(data, how):
@@ -64,7 +65,7 @@ def test_a_task_that_goes_on_elsewhere_is_in_what_is_around_its_loop_now():
     }
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @given(traces(in_order=False, lanes=True))
 @settings(max_examples=100, deadline=None)
 def test_the_times_of_every_thread_sum_to_the_wall_time(trace):
@@ -81,6 +82,7 @@ def test_the_vectorised_stack_equals_the_reference(thread):
         np.testing.assert_array_equal(fast, slow)
 
 
+@pytest.mark.whole
 @given(traces(most=12, end_ns=60))
 @settings(max_examples=60, deadline=None)
 def test_overlaps_equal_those_found_nanosecond_by_nanosecond(trace):
@@ -153,7 +155,7 @@ def test_a_report_is_of_the_states_that_occur_however_many_there_could_be():
     }
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @given(traces(), st.integers(0, 2**60), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_results_do_not_depend_on_the_order_of_threads_or_on_where_time_begins(trace, shift, random):

@@ -265,6 +265,7 @@ def test_sums_that_are_damaged_are_one_sentence(folder, pattern, damage, what):
         Totals.load([folder])
 
 
+@pytest.mark.whole
 @needs_chromium
 def test_a_browser_shows_the_page_on_a_small_screen_without_scrolling_sideways(folder, tmp_path):
     def work():

@@ -365,6 +365,7 @@ def test_a_rollout_that_is_to_be_pickled_or_copied_says_what_to_do_instead(move)
         move(sim.compile(sim.make("CartPole-v1"), 1, 1, "numpy"))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "numpy", "xla"])
 def test_the_count_of_steps_begins_anew_after_its_last_number(engine):
     rollout = sim.compile(sim.make("CartPole-v1"), 3, 2, engine)

@@ -57,13 +57,13 @@ def refused(env, message, error=CompileError):
         sim.check_env(env)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_good_environment_passes_in_silence(capsys):
     assert sim.check_env(Good()) is None
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_environment_of_ours_and_one_of_gymnax_pass():
     sim.check_env(sim.make("MountainCar-v0"))
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
@@ -207,6 +207,7 @@ def test_a_key_that_is_used_twice_is_told_with_the_line():
     refused(changed(reset=reset), r"`reset` cannot be traced \(.*test_check_env.py:\d+\): a key is used twice")
 
 
+@pytest.mark.whole
 def test_a_step_that_resets_by_itself_is_told():
     def step(self, key, state, action, params):
         key, key_reset = jax.random.split(key)
@@ -319,7 +320,7 @@ def test_an_episode_may_end_where_every_episode_begins():
     sim.check_env(Home())
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_observation_that_is_none_of_a_choice_or_no_number_is_told():
     def of(value):
         class Between(Good):

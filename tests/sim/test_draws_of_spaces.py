@@ -73,7 +73,7 @@ def test_draws_of_real_boxes_with_bounds_have_the_bits_that_they_had():
     )
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_engine_draws_the_same_integers():
     env = sim.make("Pendulum-v1")
     kind = type("Whole", (type(env),), {"action_space": lambda self, params: Box(-2, 2, (1,), jnp.int32)})

@@ -15,11 +15,13 @@ from drivetrain.sim.engines.native import engine as native
 from drivetrain.sim.ir.passes import folding
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 def test_cartpole_equals_xla_for_300_steps_with_resets(engine):
     assert assert_engine_equals_xla(sim.make("CartPole-v1"), engine, num_envs=21, num_steps=300) > 100
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("autoreset", ["next_step", "disabled"])
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 def test_other_ways_to_restart_equal_xla(engine, autoreset):
@@ -27,6 +29,7 @@ def test_other_ways_to_restart_equal_xla(engine, autoreset):
     assert ended > 5
 
 
+@pytest.mark.whole
 def test_many_steps_in_one_call_equal_many_calls():
     env = sim.make("CartPole-v1")
     whole, single = (sim.compile(env, 19, steps, "native", record=EVERYTHING) for steps in (40, 1))
@@ -40,7 +43,7 @@ def test_many_steps_in_one_call_equal_many_calls():
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_width_and_number_of_threads_gives_the_same_bits(monkeypatch):
     env, results = sim.make("CartPole-v1"), []
     actions = random_actions(env, 50, 45)
@@ -65,7 +68,7 @@ def test_callers_at_the_same_time_get_what_each_gets_alone():
                     np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_state_may_pass_from_engine_to_engine():
     env = sim.make("CartPole-v1")
     xla, native_one, numpy_one = (sim.compile(env, 6, 4, engine) for engine in ("xla", "native", "numpy"))
@@ -76,6 +79,7 @@ def test_a_state_may_pass_from_engine_to_engine():
     assert int(state.step) == 12
 
 
+@pytest.mark.whole
 def test_inputs_stay_valid_and_observations_of_the_state_are_the_last_recorded():
     rollout = sim.compile(sim.make("CartPole-v1"), 6, 4, "native", record=("obs",))
     state, actions = rollout.reset(seed=5), random_actions(rollout.env, 4, 6)
@@ -144,7 +148,7 @@ rollout = sim.compile(sim.make("CartPole-v1"), 4, 2)
 """JAX holds the class for good, its method the module, and the module the rollout."""
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_script_that_takes_a_class_from_a_module_with_a_rollout_ends_in_silence(tmp_path):
     (tmp_path / "states.py").write_text(MODULE)
     done = subprocess.run(

@@ -53,7 +53,7 @@ def test_pairs_are_for_whoever_has_one_for_each_thread_and_few_tiles_without_a_p
     assert forms.form_for([TILES], num_tiles, num_threads) is TILES
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_pairs_are_written_where_layers_or_a_short_step_gain_by_them():
     assert named(written("CartPole-v1", sim.policies.linear)) == ["pairs", "tiles"]
     assert named(written("CartPole-v1", sim.policies.uniform)) == ["groups"]
@@ -61,6 +61,7 @@ def test_pairs_are_written_where_layers_or_a_short_step_gain_by_them():
     assert named(written("Snake", sim.policies.mlp)) == ["pairs", "tiles"]
 
 
+@pytest.mark.whole
 def test_pairs_that_need_more_memory_than_there_is_are_left_out(monkeypatch):
     pair, tile = written("CartPole-v1", sim.policies.mlp)
     assert tile.scratch_nbytes < pair.scratch_nbytes
@@ -71,6 +72,7 @@ def test_pairs_that_need_more_memory_than_there_is_are_left_out(monkeypatch):
         written("CartPole-v1", sim.policies.mlp)
 
 
+@pytest.mark.whole
 def test_a_kernel_of_pairs_runs_half_as_many_turns(monkeypatch):
     empty = compilation.load_kernel('extern "C" void drivetrain_run() {}', engine.lanes(), ("-O0",))
     monkeypatch.setattr(engine, "load_kernel", lambda *which: empty)
@@ -94,7 +96,7 @@ def over_large_arrays(x):
     return table, kept, total, seen
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_large_arrays_lie_on_the_heap_where_the_stack_has_no_room(monkeypatch):
     numbers = np.arange(20, dtype=np.int32) * 7
     expected = applied(over_large_arrays, numbers, engine="xla")
@@ -106,6 +108,7 @@ def test_large_arrays_lie_on_the_heap_where_the_stack_has_no_room(monkeypatch):
     assert 1200 < kernel.heap_nbytes < kernel.source.count("heap.whole") * 1200  # blocks beside each other share
 
 
+@pytest.mark.whole
 def test_a_kernel_that_fits_the_stack_has_no_heap():
     (kernel,) = written("Snake", sim.policies.linear)
     assert kernel.heap_nbytes == 0

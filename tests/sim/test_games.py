@@ -85,6 +85,7 @@ def test_breakout_has_the_rules_of_minatar():
     assert num_ended > NUM_ENVS
 
 
+@pytest.mark.whole
 def test_breakout_goes_from_any_state_where_minatar_goes():
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     from gymnax.environments.minatar import breakout as minatar
@@ -138,7 +139,7 @@ class ReadableSnake:
         return float(ate) - float(dead), dead or len(self.cells) == self.size**2
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_snake_has_the_rules_of_a_list_of_cells():
     first, actions, ours = played("Snake", 400, size=5)
     num_eaten, num_ended = 0, 0
@@ -160,7 +161,7 @@ def test_snake_has_the_rules_of_a_list_of_cells():
     assert num_ended > 20
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_food_lies_on_each_free_cell_equally_often():
     env = sim.make("Snake", size=4)
     obs, _ = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 2600), env.default_params)
@@ -175,7 +176,7 @@ def test_a_snake_of_no_room_is_refused():
         sim.make("Snake", size=3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_pong_counts_points_for_who_is_missed_and_ends_at_five():
     first, _, ours = played("Pong", 400)
     assert set(np.unique(ours["reward"])) == {-1.0, 0.0, 1.0}
@@ -192,7 +193,7 @@ def test_pong_counts_points_for_who_is_missed_and_ends_at_five():
     assert first.shape == (NUM_ENVS, 12, 16, 3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_locked_doors_open_for_keys_and_stay_open():
     first, actions, ours = played("FourRooms", 250)
     before = np.concatenate([first[None], ours["obs"][:-1]])
@@ -331,6 +332,7 @@ def test_the_four_rooms_are_joined_by_four_doors():
         assert sum(map(bool, sides)) == 1
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if name != "Knob"])
 def test_a_picture_shows_where_an_environment_stands(name):
     env = sim.make(name)
@@ -342,7 +344,7 @@ def test_a_picture_shows_where_an_environment_stands(name):
     assert not np.array_equal(*frames)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_breakout_on_native_equals_xla():
     assert_engine_equals_xla(sim.make("Breakout"), "native", num_envs=13, num_steps=60)
 

@@ -38,7 +38,7 @@ def played(env, record, **options):
     return results
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("record", [EVERYTHING, ()], ids=["recorded", "nothing"])
 @pytest.mark.parametrize(("env", "width", "autoreset"), [(Chance(), 4, "same_step"), (Jumping(), 8, "next_step")])
 def test_groups_of_tiles_give_what_tiles_give(env, width, autoreset, record, monkeypatch, tmp_path):

@@ -148,7 +148,7 @@ def test_a_worker_of_gymnasium_passes_on_what_a_forked_process_is_told():
     venv.close(terminate=True)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_id_may_name_the_package_that_registers_it():
     code = "import gymnasium; print(gymnasium.make_vec('drivetrain.sim:drivetrain/CartPole-v1', 2).num_envs)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "2\n"

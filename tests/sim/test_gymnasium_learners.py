@@ -58,7 +58,7 @@ def test_an_episode_that_is_cut_off_is_told_as_such():
     assert [info["TimeLimit.truncated"] for info in infos] == [True, True]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_infos_of_episodes_that_end_together_are_looked_at_once(monkeypatch):
     asked = []
     monkeypatch.setattr(sb3, "of_each", lambda infos, num_envs: asked.append(num_envs) or of_each(infos, num_envs))

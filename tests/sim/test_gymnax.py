@@ -15,7 +15,7 @@ SOME = ("Breakout-MinAtar", "FourRooms-misc", "SimpleBandit-bsuite")
 EVERY = [name for name in gymnax.registered_envs if name != "MNISTBandit-bsuite"]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", SOME)
 def test_native_equals_xla(name):
     assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=13, num_steps=60)
@@ -27,7 +27,7 @@ def test_native_equals_xla_on_every_environment_for_300_steps(name):
     assert_engine_equals_xla(sim.from_gymnax(name), "native", num_envs=37, num_steps=300)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_steps_are_those_of_gymnax_itself():
     env = sim.make("gymnax/Breakout-MinAtar")
     rollout = sim.compile(env, 4, 1, "native", record=("obs", "reward", "final_obs"))
@@ -123,6 +123,7 @@ def test_an_unknown_name_is_told_with_those_that_exist():
         sim.make("gymnax/Brekout")
 
 
+@pytest.mark.whole
 def test_they_are_vector_environments_of_gymnasium_too():
     venv = sim.make_vec("gymnax/SimpleBandit-bsuite", 6, "native", autoreset="same_step")
     obs, _ = venv.reset(seed=0)

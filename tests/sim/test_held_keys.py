@@ -53,12 +53,14 @@ class HeldByHand(Drawing):
         return obs | {"key": jax.random.key_data(obs["key"])}, (jax.random.key_data(keys), time), *others, words
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
 def test_an_environment_that_keeps_keys_is_compiled(engine, autoreset):
     assert assert_engine_equals_xla(Drawing(), engine, 5, 12, autoreset=autoreset) > 5
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_kept_keys_are_handed_out_as_what_their_words_would_be(engine):
     ends = []
@@ -70,6 +72,7 @@ def test_kept_keys_are_handed_out_as_what_their_words_would_be(engine):
         np.testing.assert_array_equal(kept, by_hand)
 
 
+@pytest.mark.whole
 def test_a_policy_sees_words():
     def leaning(params, obs, key):
         return (obs["key"][1] & 1).astype(jnp.int32)
@@ -79,6 +82,7 @@ def test_a_policy_sees_words():
     np.testing.assert_array_equal(trajectory["action"], trajectory["obs_before"]["key"][..., 1] & 1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["xla", "native"])
 def test_gymnasium_gets_words_and_render_gets_keys(engine):
     venv = sim.make_vec(Drawing(), 2, engine, render_mode="rgb_array")

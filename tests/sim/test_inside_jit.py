@@ -48,6 +48,7 @@ def addresses(tree):
     return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(tree)]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_a_call_inside_jit_has_the_bits_of_one_outside(num_threads):
     rollout, actions = cartpole(num_threads), random_actions()
@@ -55,6 +56,7 @@ def test_a_call_inside_jit_has_the_bits_of_one_outside(num_threads):
     assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
 
 
+@pytest.mark.whole
 def test_parameters_of_each_environment_come_along_into_the_program():
     env = sim.make("CartPole-v1")
     params = dataclasses.replace(env.default_params, gravity=np.linspace(5, 15, 9))
@@ -63,7 +65,7 @@ def test_parameters_of_each_environment_come_along_into_the_program():
     assert_same(jax.jit(rollout)(state, actions), rollout(state, actions))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_policy_comes_along_into_the_program_with_weights_that_the_program_computes():
     env = sim.make("CartPole-v1")
     act = sim.policies.linear(env)
@@ -209,7 +211,7 @@ print(len(hits), float(after.env.theta.sum()))
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_jax_finds_a_program_with_a_kernel_in_its_cache_of_compiled_programs(tmp_path):
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu",
                    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip

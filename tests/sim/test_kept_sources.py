@@ -30,6 +30,7 @@ def traced(function, record=("obs",)):
     return trace(env, None, "disabled", record)
 
 
+@pytest.mark.whole
 def test_a_second_compilation_writes_no_source(monkeypatch):
     one = sim.compile(sim.make("CartPole-v1"), 3, 2, "native")
 
@@ -95,6 +96,7 @@ def test_constants_that_jax_writes_into_the_program_tell_programs_apart(monkeypa
     assert len({*plain, *within, *given}) == 6
 
 
+@pytest.mark.whole
 def test_a_kernel_that_was_kept_is_not_used_where_random_numbers_are_others():
     env = sim.make("CartPole-v1")
     sim.compile(env, 2, 3, "native", record=("obs",))

@@ -24,7 +24,7 @@ def played(num_envs, num_threads=1):
     return first, rollout(state, policy=params)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("width", "num_envs", "num_threads"), [(8, 37, 1), (8, 13, 1), (4, 37, 3)])
 def test_two_tiles_at_once_give_the_bits_of_tiles_alone(width, num_envs, num_threads, monkeypatch, tmp_path):
     monkeypatch.setattr(engine, "lanes", lambda: width)
@@ -37,7 +37,7 @@ def test_two_tiles_at_once_give_the_bits_of_tiles_alone(width, num_envs, num_thr
     jax.tree.map(np.testing.assert_array_equal, together, played(num_envs))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_registers", [16, 32])
 def test_as_many_sums_as_fit_into_registers_give_the_same_bits(num_registers, monkeypatch, tmp_path):
     for module in (engine, layers):
@@ -51,7 +51,7 @@ def test_as_many_sums_as_fit_into_registers_give_the_same_bits(num_registers, mo
     assert source.name.endswith(f".{num_registers}.cpp")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_layers_of_many_forms_act_as_under_xla():
     # Sums of some sixty terms of about one, in an order that XLA chooses by how many cores there are.
     atol = 64 * np.finfo(np.float32).eps / 2

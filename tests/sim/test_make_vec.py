@@ -78,7 +78,7 @@ def test_spaces_are_those_that_gymnasium_has_for_the_same_environment():
         assert (ours.num_envs, ours.observation_space.dtype) == (5, np.float32)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
 def test_it_steps_as_the_same_rollout_does(autoreset):
     venv = sim.make_vec("CartPole-v1", 7, "native", autoreset=autoreset)

@@ -21,7 +21,7 @@ def test_bits_are_those_of_numpy(shape):
         assert_same(expected, applied(packed, flags, engine=engine))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_narrow_observations_are_the_same_on_every_engine_and_as_the_wide_ones():
     env = sim.make("gymnax/Catch-bsuite")
     actions = random_actions(env, 6, 5)

@@ -198,7 +198,7 @@ def test_results_may_be_denormal(native):
     np.testing.assert_allclose(native("logistic", x), got, rtol=0, atol=3e-45)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_width_gives_the_same_bits(native):
     x = bit_patterns(MIXED * 16)
     for width in {4, 8, 16} - {lanes()}:

@@ -91,6 +91,7 @@ def read(state):
 ALL = Odd(everything, read)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
 def test_a_state_may_be_of_anything(engine, autoreset):
@@ -119,6 +120,7 @@ def rolled_by_tables(x, n):
     return jax.lax.fori_loop(0, 8, turn, (x, jnp.int32(0), jnp.any(x)))
 
 
+@pytest.mark.whole
 def test_what_a_loops_index_makes_of_constants_is_a_number_and_no_vector_of_lanes():
     boards, numbers = rng.random((11, 64)) < 0.2, rng.integers(-9, 9, (11, 64), dtype=np.int32)
     assert_same(applied(rolled_by_tables, boards, numbers, engine="xla"), applied(rolled_by_tables, boards, numbers))
@@ -228,7 +230,7 @@ def nothing(x, k):
     }
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     "function",
     [
@@ -281,7 +283,7 @@ class Nameless:
         return Box(-1e30, 1e30, (1,))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("engine", ["xla", "native", "numpy"])
 def test_an_environment_without_a_name_goes_by_its_type(engine):
     sim.check_env(Nameless())
@@ -320,7 +322,7 @@ class Writing:
         return Box(0.0, 2.0, (1,))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_step_may_write_into_the_dictionaries_of_its_state():
     assert assert_engine_equals_xla(Writing(), "native", 8, 40)
     sim.check_env(Writing())

@@ -1,5 +1,7 @@
 """A policy in the loop acts as the same function under JAX does, on every engine, and its weights are arguments."""
 
+# Over 400 lines: one environment and a policy of every kind, which all of these tests share.
+
 import functools
 
 import jax
@@ -52,6 +54,7 @@ def play_by_hand(env, act, params, seed, num_envs, num_steps):
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *played)
 
 
+@pytest.mark.whole
 def test_a_policy_in_the_loop_plays_as_the_same_function_under_jax():
     env, act, params, extras = made("CartPole-v1")
     record = ("obs", "action", "reward", "obs_before", *extras)
@@ -73,7 +76,7 @@ def assert_acts_as_xla(env, act, params, engine, extras, num_steps, **options):
     return num_ended
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "engine", "generator"),
     [
@@ -90,7 +93,7 @@ def test_other_engines_act_as_xla(name, engine, generator):
     assert ended > 0 or name == "Pendulum-v1"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_one_kernel_serves_all_weights_and_many_steps_equal_many_calls(tmp_path, monkeypatch):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
     env, act, params, _ = made("CartPole-v1")
@@ -107,7 +110,7 @@ def test_one_kernel_serves_all_weights_and_many_steps_equal_many_calls(tmp_path,
     assert len(list(tmp_path.glob("*.so"))) == 1
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_width_and_number_of_threads_acts_with_the_same_bits(monkeypatch):
     env, act, params, _ = made("CartPole-v1")
     results = []
@@ -134,7 +137,7 @@ def kinds(params, obs, key):
     return (value > 0).astype(jnp.int32), {"z": z, "value": value, "sorted": sorted_row, "count": params["bytes"][2]}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_parameters_of_every_type_and_use_are_read_where_they_are():
     rng = np.random.default_rng(0)
     normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
@@ -148,6 +151,7 @@ def test_parameters_of_every_type_and_use_are_read_where_they_are():
         assert_acts_as_xla(env, kinds, params, engine, extras, 5)
 
 
+@pytest.mark.whole
 def test_other_weights_need_no_other_program():
     env, act, params, _ = made("CartPole-v1")
     traces = []
@@ -168,7 +172,7 @@ def test_other_weights_need_no_other_program():
     assert np.all(np.isnan(nothing["value"]))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_environment_draws_the_same_numbers_with_a_policy_and_without():
     env, rule = sim.make("Breakout"), sim.policies.constant(np.int32(2))
     record = ("obs", "reward", "terminated")
@@ -194,6 +198,7 @@ def test_the_policy_sees_the_observation_that_the_last_step_left(autoreset):
     np.testing.assert_array_equal(state.obs, trajectory["obs"][-1])
 
 
+@pytest.mark.whole
 def test_a_policy_sees_wide_observations_where_narrow_ones_are_recorded():
     env = sim.make("Breakout")
     rule = sim.policies.scripted(lambda obs: (jnp.sum(obs.astype(jnp.int32)) % 3).astype(jnp.int32))
@@ -207,6 +212,7 @@ def test_a_policy_sees_wide_observations_where_narrow_ones_are_recorded():
     np.testing.assert_array_equal(state.obs, narrowed.obs)
 
 
+@pytest.mark.whole
 def test_parameters_of_environments_and_of_the_policy_go_together():
     env = sim.make("Pendulum-v1")
     _, act, params, _ = made("Pendulum-v1")
@@ -221,7 +227,7 @@ def test_parameters_of_environments_and_of_the_policy_go_together():
     assert not np.any(np.all(np.asarray(plain["obs"]) == np.asarray(trajectory["obs"]), axis=(0, 2)))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_random_play_draws_every_action_under_both_generators():
     env = sim.make("Breakout")
     for generator in ("threefry", "philox"):
@@ -232,6 +238,7 @@ def test_random_play_draws_every_action_under_both_generators():
         assert np.all(abs(shares - 1 / 3) < 0.1), (generator, shares)
 
 
+@pytest.mark.whole
 def test_log_probabilities_are_those_of_the_recorded_actions():
     env, act, params, _ = made("Pendulum-v1")
     params = {**params, "log_std": np.float32([-0.7])}
@@ -258,6 +265,7 @@ def test_a_draw_under_a_counter_has_the_probabilities_of_its_logits():
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 4096, [0.1, 0.6, 0.3], atol=0.03)
 
 
+@pytest.mark.whole
 def test_a_separate_value_has_hidden_layers_of_its_own():
     env = sim.make("CartPole-v1")
     act = sim.policies.mlp(env, hidden=(8, 8), separate_value=True)

@@ -9,7 +9,7 @@ from primitives import CASES
 pytestmark = pytest.mark.usefixtures("compiled_as_large_ones", "xla_as_users_have_it")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", CASES)
 def test_primitives_give_on_every_engine_what_xla_gives(name):
     function, batches = CASES[name]()

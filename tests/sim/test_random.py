@@ -92,7 +92,7 @@ def test_under_keys_of_jax_the_numbers_are_those_of_jax():
     assert (jax.random.key_data(random.fold_in(key, 4)) == jax.random.key_data(jax.random.fold_in(key, 4))).all()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("engine", ["native", "numpy"])
 @pytest.mark.parametrize("name", ["CartPole-v1", "Knob"])
 def test_engines_take_the_same_steps_under_the_counter(name, engine):
@@ -144,6 +144,7 @@ class Drawing(type(sim.make("Pendulum-v1"))):
         return obs, state, random.normal(key, (3,))[0], *more
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("generator", ["threefry", "philox"])
 def test_a_start_draws_nothing_that_a_step_draws(generator):
     rollout = sim.compile(Drawing(), 4, 3, "numpy", record=("obs", "reward"), generator=generator)

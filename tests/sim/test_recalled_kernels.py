@@ -90,6 +90,7 @@ def stepped(monkeypatch):
     return found
 
 
+@pytest.mark.whole
 def test_a_kernel_that_is_kept_runs_without_a_trace_and_gives_the_same(traces, folder):
     actions = random_actions(Walk(), 6, 5)
     results = []
@@ -119,7 +120,7 @@ def test_only_what_traces_slowly_is_looked_for(traces, stepped, folder, monkeypa
     assert len(traces) == 4
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_settings_params_policies_and_attributes_have_kernels_of_their_own(traces, stepped):
     def ask():
         policy = sim.policies.linear(sim.make("CartPole-v1"))
@@ -202,7 +203,7 @@ def test_a_folder_that_cannot_be_written_only_means_another_trace(traces, steppe
     assert len(traces) == 2
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_other_processes_find_it_whatever_their_order_of_sets(folder):
     def started(seed):
         return subprocess.Popen(

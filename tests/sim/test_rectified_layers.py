@@ -40,7 +40,7 @@ def played(params):
     return rollout(rollout.reset(seed=4), policy=params)[1]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_products_of_rectified_units_leave_zeros_out_and_keep_the_bits(monkeypatch, tmp_path):
     if compilation.lanes() < 8:
         pytest.skip("whole products are what this processor's kernels have")

@@ -78,7 +78,7 @@ def test_threads_that_ask_at_once_are_given_different_memory():
         assert all(pool.map(marked, range(4)))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_trajectory_that_is_held_stays_as_it_was():
     rollout = sim.compile(sim.make("CartPole-v1"), 256, 64, "native", record=("obs", "reward"),
                           policy=sim.policies.uniform(sim.make("CartPole-v1")))  # fmt: skip

@@ -13,7 +13,7 @@ SIZES = (1, 3, 5, 8, 33, 65, 100)
 DTYPES = ("bool", "int8", "uint16", "float32")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("lanes", [4, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_arrays_of_every_type_and_size_are_written_whole(lanes, monkeypatch):
     monkeypatch.setattr(native, "lanes", lambda: lanes)
@@ -31,7 +31,7 @@ def test_arrays_of_every_type_and_size_are_written_whole(lanes, monkeypatch):
         np.testing.assert_array_equal(array, expected, err_msg=name)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("lanes", [4, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_rows_are_read_whole(lanes, monkeypatch):
     monkeypatch.setattr(native, "lanes", lambda: lanes)

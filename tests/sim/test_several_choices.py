@@ -63,6 +63,7 @@ def test_every_choice_is_drawn_from_its_own_values_equally_often():
         assert not space.contains(other)
 
 
+@pytest.mark.whole
 def test_gymnasium_sees_its_own_space_of_choices_and_refuses_values_that_one_has_not():
     sim.check_env(Dials())
     envs = sim.make_vec(Dials(), 3, "numpy")
@@ -87,6 +88,7 @@ def test_a_declared_shape_that_is_not_given_is_told():
         sim.make_vec(Other(), 1)
 
 
+@pytest.mark.whole
 def test_each_choice_is_drawn_from_its_own_logits_and_their_log_probabilities_are_added(act, params):
     keys = jax.random.split(jax.random.key(3), 5_000)
     obs = jnp.array([[1.0, 2.0], [3.0, 0.0]])
@@ -103,6 +105,7 @@ def test_each_choice_is_drawn_from_its_own_logits_and_their_log_probabilities_ar
     assert np.abs(np.corrcoef(flat.T) - np.eye(4)).max() < 0.06  # each by itself
 
 
+@pytest.mark.whole
 def test_the_policy_in_the_loop_plays_as_the_same_function_under_jax(act, params):
     rollout = sim.compile(Dials(), 3, 4, "native", policy=act, policy_params=params, record=RECORD)
     state = rollout.reset(seed=7)
@@ -115,6 +118,7 @@ def test_the_policy_in_the_loop_plays_as_the_same_function_under_jax(act, params
             np.testing.assert_allclose(got[name][step], array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("engine", "generator"), [("native", "threefry"), ("numpy", "threefry"), ("native", "philox")])
 def test_engines_act_as_xla(act, params, engine, generator):
     options = {"policy": act, "policy_params": params, "record": RECORD, "generator": generator}

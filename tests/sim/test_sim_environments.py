@@ -132,7 +132,7 @@ def test_no_type_and_no_rank_is_promoted_in_silence(name):
 
 
 # CartPole's kernel is compared in test_engines.py, at length.
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["Pendulum-v1", "MountainCar-v0", "Knob"])
 def test_native_equals_xla(name):
     assert_engine_equals_xla(sim.make(name), "native", num_envs=13, num_steps=40)

@@ -21,7 +21,7 @@ PRINTED = {
 """What each of them prints."""
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("program", "printed"), list(zip(PROGRAMS, PRINTED.values(), strict=True)), ids=PRINTED)
 def test_a_program_of_the_guide_runs_and_prints_what_it_computes(program, printed, capsys):
     exec(compile(program, str(GUIDE), "exec"), {"__name__": "guide"})

@@ -50,14 +50,14 @@ def test_a_constant_that_is_given_as_it_is_needs_no_graph():
     assert [piece.is_graph for piece in pieces_of(lambda x: (jnp.arange(3), x + 1), np.int32(0))] == [True, False]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_programs_with_loops_give_what_xla_gives():
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-20, 20, N, dtype=np.int32) for _ in range(2))
     assert_same(applied(loops, x, y, engine="xla"), applied(loops, x, y, engine="torch_compiled"))
 
 
-@pytest.mark.whole  # PyTorch takes seconds to import what traces
+@pytest.mark.release  # PyTorch takes seconds to import what traces
 def test_a_loop_that_no_environment_enters_is_followed_by_the_same_graph_as_one_that_some_do(monkeypatch):
     def function(x):
         grown = jax.lax.while_loop(lambda c: c < x, lambda c: c * 2, jnp.int32(1))
@@ -71,7 +71,7 @@ def test_a_loop_that_no_environment_enters_is_followed_by_the_same_graph_as_one_
         np.testing.assert_array_equal(trajectory["obs"][0], applied(function, x, engine="numpy"))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_cartpole_equals_xla_with_resets():
     assert assert_engine_equals_xla(sim.make("CartPole-v1"), "torch_compiled", num_envs=N, num_steps=60) > 5
 
@@ -87,7 +87,7 @@ def test_first_calls_of_several_threads_take_the_steps_of_one():
         assert_same(found[0], other)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_several_steps_in_one_call_equal_the_interpreter():
     env = sim.make("CartPole-v1")
     eager, compiled = (sim.compile(env, N, 5, engine, record=EVERYTHING) for engine in ("torch", "torch_compiled"))

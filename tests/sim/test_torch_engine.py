@@ -22,7 +22,7 @@ pytestmark = pytest.mark.torch
 HEAVY = ("MNISTBandit-bsuite", "Seaquest-MinAtar")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("name", CASES)
 def test_primitives_give_what_xla_gives(name, xla_as_users_have_it):
     function, batches = CASES[name]()
@@ -38,13 +38,14 @@ def test_remainders_have_the_bits_of_c_wherever_an_environment_stands():
     np.testing.assert_array_equal(applied(jax.lax.rem, x, y, engine="torch"), expected)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("autoreset", ["same_step", "next_step", "disabled"])
 def test_cartpole_equals_xla_with_resets(autoreset):
     ended = assert_engine_equals_xla(sim.make("CartPole-v1"), "torch", num_envs=21, num_steps=60, autoreset=autoreset)
     assert ended > 5
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_breakout_equals_xla():
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')
     assert_engine_equals_xla(sim.from_gymnax("Breakout-MinAtar"), "torch", num_envs=13, num_steps=40)
@@ -74,7 +75,7 @@ def test_keys_that_speak_nothing_but_dlpack_come_back_as_an_array():
     assert after.keys.dtype == np.uint32
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # Inductor imports what PyTorch has deprecated
 @pytest.mark.parametrize("engine", ["torch", pytest.param("torch_compiled", marks=pytest.mark.slow)])
 def test_tensors_that_stay_where_they_are_take_the_steps_of_calls_with_arrays(engine):
@@ -114,7 +115,7 @@ def test_every_environment_of_gymnax_equals_xla():
             assert_engine_equals_xla(sim.from_gymnax(name), "torch", num_envs=7, num_steps=20)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_without_a_copy():
     rollout = sim.compile(sim.make("CartPole-v1"), 64, 8, record=("obs",))
     actions = torch.ones((8, 64), dtype=torch.int32)
@@ -127,7 +128,7 @@ def test_native_reads_tensors_where_they_are_and_its_results_become_tensors_with
     assert torch.from_dlpack(trajectory["obs"]).data_ptr() == trajectory["obs"].ctypes.data
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_policy_acts_as_under_xla():
     env = sim.make("CartPole-v1")
     act = sim.policies.mlp(env, hidden=(20,))
@@ -138,7 +139,7 @@ def test_a_policy_acts_as_under_xla():
     assert_same(oracle(state, policy=params), tested(state, policy=params))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("engine", ["xla", "numpy"])
 def test_tensors_are_states_actions_and_weights_of_every_engine(engine):
     env = sim.make("CartPole-v1")

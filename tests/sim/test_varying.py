@@ -33,6 +33,7 @@ def of_one(params, index, varying):
 CARTPOLE = {"mass_pole": (0.05, 0.5), "half_length": (0.2, 1.0), "theta_limit": (0.05, 0.2)}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["xla", "native", "numpy"])
 def test_every_environment_takes_the_steps_of_its_own_parameters(engine):
     env, params = randomised("CartPole-v1", **CARTPOLE)
@@ -58,7 +59,7 @@ def test_every_environment_takes_the_steps_of_its_own_parameters(engine):
     assert num_ended > NUM_ENVS
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_starts_and_steps_are_those_of_constants_one_environment_at_a_time():
     env, params = randomised("Pendulum-v1", length=(0.5, 2.0), gravity=(5.0, 15.0))
     whole = sim.compile(env, NUM_ENVS, 20, "native", params)
@@ -80,6 +81,7 @@ def test_the_state_holds_no_parameters_and_passes_between_rollouts():
     assert ours.params is params
 
 
+@pytest.mark.whole
 def test_other_numbers_need_no_other_kernel(tmp_path, monkeypatch):
     monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
     for high in (0.2, 0.5):
@@ -267,7 +269,7 @@ def test_bounds_of_parts_hold_for_all_environments_too():
     assert venv.reset(seed=0)[0] in venv.observation_space
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_parameters_are_looked_at_without_xla_which_a_fork_would_wait_for():
     code = """
 import dataclasses, jax

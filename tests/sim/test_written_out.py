@@ -71,7 +71,7 @@ def poisson(seed):
     return [jax.random.poisson(jax.random.key(seed), rate) for rate in (3.0, 30.0)]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("function", "batches"),
     [

@@ -47,6 +47,7 @@ def test_a_run_that_cannot_begin_leaves_no_environment_no_replay_and_no_bar(tmp_
     assert left == [Replay, Display]
 
 
+@pytest.mark.whole
 def test_the_first_checkpoint_comes_with_the_end_of_the_warm_up_if_there_never_is_another(tmp_path):
     saved = []
 

@@ -50,7 +50,7 @@ def children():
     return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_callback_sees_every_row_ends_the_run_early_and_the_run_can_be_resumed(tmp_path, num_actors):
     run_dir = tmp_path / "run"
@@ -78,7 +78,7 @@ def test_a_callback_sees_every_row_ends_the_run_early_and_the_run_can_be_resumed
     assert again.events[-1].result is resumed
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_what_a_callback_raises_ends_the_run_in_good_order_and_reaches_the_caller(tmp_path, num_actors):
     class Mistake(Exception):

@@ -63,7 +63,7 @@ def test_a_seed_gives_the_same_bits_with_any_number_of_actors(case, counts, tmp_
         require_equal(tmp_path / "0", tmp_path / str(count))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=() if case == "sac" else pytest.mark.slow) for case in CASES]
 )

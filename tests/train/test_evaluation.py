@@ -168,6 +168,7 @@ def test_a_last_observation_is_looked_at_whatever_follows_it(num_envs):
         evaluator.play(policy, [3, 4])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("what", ["observation", "reward"])
 @pytest.mark.parametrize("sim_engine", ["xla", "native"])
 def test_compiled_evaluations_refuse_what_others_do_in_the_same_words(sim_engine, what):
@@ -184,6 +185,7 @@ def test_compiled_evaluations_refuse_what_others_do_in_the_same_words(sim_engine
     assert re.search(r"step [1-9]\d* of an episode: expected (a )?finite number", told[0])
 
 
+@pytest.mark.whole
 def test_a_compiled_actor_refuses_a_last_observation_that_is_no_number():
     settings = {**SMALL, "num_actors": 1, "sim_engine": "xla", "grant_length": 40}
     config = TrainConfig.default("dqn", "drivetrain/own_simulators:EndingIn").override(**settings).resolved()
@@ -195,7 +197,7 @@ def test_a_compiled_actor_refuses_a_last_observation_that_is_no_number():
             actor.step(actor.steps_per_call, 0)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_the_last_evaluation_plays_on_environments_that_were_not_played_on(tmp_path, num_actors):
     settings = SMALL | {"num_actors": num_actors, "eval_max_steps": 7, "eval_interval_steps": 10}

@@ -62,6 +62,7 @@ def rmsprop(learning_rate):
     return optax.rmsprop(learning_rate)
 
 
+@pytest.mark.whole
 def test_a_lambda_can_make_the_environment_of_a_run_with_processes(tmp_path):
     steps = 20
     make = lambda: gymnasium.make("CartPole-v1", max_episode_steps=steps)  # noqa: E731
@@ -171,7 +172,7 @@ def split(network, vector):
     return [part.reshape(shape) for part, (_, shape) in zip(np.split(vector, ends[:-1]), network.layout, strict=True)]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_torso_of_ones_own_learns_in_an_actor_critic_and_under_ones_own_optimizer(tmp_path):
     result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, optimizer=optax.adamw, num_step=2, **SMALL)
     assert result.num_updates == 10
@@ -284,7 +285,7 @@ def test_an_optimizer_that_cannot_work_is_refused_in_one_sentence_before_anythin
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("algo", ["sac", "ppo"])
 def test_an_optimizer_that_goes_by_the_names_of_an_algorithms_parameters_is_taken(tmp_path, algo):
     def by_name(rate):
@@ -322,6 +323,7 @@ def test_an_optimizer_that_keeps_its_first_rate_is_refused_where_the_rate_is_sch
         require_updates(config.override(learning_rate_schedule="linear"), interface)
 
 
+@pytest.mark.whole
 def test_the_temperature_of_sac_is_stepped_by_adam_whatever_steps_the_networks():
     def decaying(rate):
         return optax.adamw(rate, weight_decay=100.0)

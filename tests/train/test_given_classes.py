@@ -45,7 +45,7 @@ print(Pole.level, Pole.returns is returns)
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_class_of_a_script_stays_as_it_is_and_its_configuration_is_good_twice(tmp_path):
     done = subprocess.run([sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("2 True\n"), done.stderr

@@ -33,7 +33,7 @@ def rows_of(run_dir):
         replay.close()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 @pytest.mark.parametrize("env", [Bits, OneByOne, Numbered, Squares])
 def test_steps_stand_in_the_replay_once_more_for_each_goal_with_its_reward_and_end(tmp_path, env, num_actors):
@@ -78,13 +78,13 @@ class Seen(Bits):
         return {**super().shown(), "observation": np.resize(self.bits, (36, 36)).astype(np.uint8)}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_replay_of_images_has_room_for_its_capacity_in_hindsight(tmp_path):
     train("dqn", Seen, run_dir=str(tmp_path), num_actors=0, **SMALL | {"capacity": 100})
     assert len(rows_of(tmp_path).reward) == 100
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_actors_continue_to_choose_goals_by_the_seed(tmp_path):
     runs = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -117,7 +117,7 @@ def test_clipped_rewards_are_clipped_for_other_goals_too(tmp_path):
     assert set(rows_of(tmp_path).reward.tolist()) == {0.0, 1.0}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_sac_learns_in_hindsight_and_goes_on_after_a_resume(tmp_path):
     from drivetrain.train import resume
 
@@ -222,7 +222,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("env", "sentence", "num_actors"),
     [

@@ -60,7 +60,7 @@ def test_any_number_of_steps_and_ratio_comes_out_exactly(tmp_path):
     assert load_saved_policy(tmp_path, "best").vector.shape == load_saved_policy(tmp_path, "last").vector.shape
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_run_that_ends_with_a_step_of_some_environments_has_rows_for_its_last_update(tmp_path, num_actors):
     few = {"envs_per_actor": 9, "num_step": 3, "batch_size": 1, "warmup_steps": 19, "total_steps": 20}
@@ -104,7 +104,7 @@ def test_the_updates_that_a_step_calls_for_are_done_while_the_environment_steps(
     assert events[first : first + len(rest)] == rest
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_updates_under_way_when_an_environment_raises_are_finished_and_saved(tmp_path, num_actors):
     class Failing(CartPoleEnv):
@@ -137,7 +137,7 @@ def test_a_callback_that_stops_a_run_has_the_step_taken_that_updates_are_under_w
     assert (result.num_steps, result.num_updates) == (203, 3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     "variant",
     [{"prioritized": False}, {"normalize_observations": True}, {"normalize_observations": True, "update_ratio": "1/9"}],
@@ -152,7 +152,7 @@ def test_what_a_run_in_turns_learns_hangs_on_no_checkpoint(tmp_path, variant):
     assert all(arrays[0][name].tobytes() == arrays[1][name].tobytes() for name in arrays[0])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_nor_does_it_hang_on_one_between_the_calls_of_a_step(tmp_path, monkeypatch):
     params = []
     for due in ({0}, {0, 12}):  # looks at the clock: the first learning step has four, and so has each of the others
@@ -210,6 +210,7 @@ def test_what_observations_are_normalised_by_is_saved_by_an_interrupt_in_the_war
     assert arrays["moments"][:, 0].sum() == meta["num_steps"] > 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("num_actors", "ends_with"), [(0, "its last step"), (1, "its last step"), (0, "a callback")])
 def test_what_observations_are_normalised_by_is_saved_where_a_run_ends_in_its_warm_up(tmp_path, num_actors, ends_with):
     def end(event):
@@ -272,7 +273,7 @@ def test_an_interrupt_at_a_step_that_calls_for_a_row_of_metrics_or_after_it_does
     assert rows == [252, 500, 752, 1_000, 1_003]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_interrupt_at_a_step_that_calls_for_an_evaluation_puts_it_off_to_the_resumed_run(tmp_path, monkeypatch):
     step, settings = Loop._step, {**SMALL, "total_steps": 500, "deterministic": True}
     train("dqn", "CartPole-v1", run_dir=str(tmp_path / "whole"), **settings)
@@ -294,7 +295,7 @@ def test_an_interrupt_at_a_step_that_calls_for_an_evaluation_puts_it_off_to_the_
     assert taken_up == whole
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_run_interrupted_in_the_least_warm_up_there_can_be_goes_on_though_open_windows_are_lost(tmp_path):
     least = 64 + 8 * 2  # a batch, and two open windows of three steps in each environment
     settings = {
@@ -381,7 +382,7 @@ def test_the_variants_run(tmp_path, variant):
     assert result.num_steps == 401
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("algo", ["ddpg", "td3", "sac"])
 def test_continuous_control_is_reproducible_to_the_last_bit(tmp_path, algo):
     settings = {**SMALL, "total_steps": 401, "warmup_steps": 300, "eval_max_steps": 50}
@@ -393,7 +394,7 @@ def test_continuous_control_is_reproducible_to_the_last_bit(tmp_path, algo):
     assert results[0].num_updates == 101 // 3
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_discrete_observations_can_be_learned_from(tmp_path):
     settings = {**SMALL, "total_steps": 500, "eval_max_steps": 50}
     assert train("dqn", "FrozenLake-v1", run_dir=str(tmp_path), **settings).num_steps == 500

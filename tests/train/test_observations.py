@@ -20,7 +20,7 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("algo", "env", "settings"),
     [

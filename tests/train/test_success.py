@@ -47,7 +47,7 @@ class Silent(Parity):
         return {}
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_rows_results_and_what_is_printed_tell_the_share_of_episodes_that_succeeded(tmp_path, capsys, num_actors):
     result = train("dqn", Parity, run_dir=str(tmp_path), num_actors=num_actors, **SMALL)

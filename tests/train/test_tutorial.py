@@ -48,7 +48,7 @@ def test_the_commands_of_the_tutorial_work_in_their_order(tmp_path):
     assert done.stdout.endswith(" 1.0\n"), done.stderr
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_its_environment_and_network_train_from_the_folder_they_lie_in(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
@@ -57,7 +57,7 @@ def test_its_environment_and_network_train_from_the_folder_they_lie_in(tmp_path)
     assert (tmp_path / "runs/waves/best/policy.npz").exists()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_its_script_trains_an_environment_given_as_a_function(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text.replace("total_steps=20_000", "total_steps=1_500, final_eval_episodes=2"))

@@ -12,7 +12,7 @@ from test_given import SINES, SMALL
 from drivetrain.train import load_policy, train
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_jax_may_forbid_arrays_of_unlike_ranks_and_kinds_to_the_caller_alone(tmp_path):
     with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
         result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, optimizer=optax.adamw, **SMALL)
@@ -20,7 +20,7 @@ def test_jax_may_forbid_arrays_of_unlike_ranks_and_kinds_to_the_caller_alone(tmp
     assert result.num_updates == 10
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_variables_by_which_jax_forbids_them_do_not_reach_the_learner(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_NUMPY_RANK_PROMOTION", "raise")
     monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "strict")

@@ -71,7 +71,7 @@ def random_actions(*leading):
     return np.random.default_rng(0).integers(2, size=(*leading, NUM_STEPS, NUM_ENVS), dtype=np.int32)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_scan_of_launches_goes_where_native_goes(machine):
     actions = random_actions(NUM_CALLS)
     start = machine.native.reset(seed=3)
@@ -85,6 +85,7 @@ def test_a_scan_of_launches_goes_where_native_goes(machine):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
+@pytest.mark.whole
 def test_the_kernel_is_launched_on_the_stream_with_a_thread_for_each_environment(machine):
     jax.block_until_ready(jax.jit(machine.cuda)(machine.native.reset(), random_actions()))
     assert (machine.launched.kernel, machine.launched.stream) == (KERNEL, STREAM)
@@ -112,7 +113,7 @@ def test_what_the_driver_refuses_is_an_error_of_the_program(machine):
         jax.block_until_ready(jax.jit(call)(machine.native.reset(), random_actions()))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_kernel_and_handler_are_compiled_for_gpus_and_known_to_xla(machine):
     _, said = compile_program(source_of(machine.native.runner.traced, FROM_DEVICE), "sm_90")
     assert "0 bytes spill stores" in said

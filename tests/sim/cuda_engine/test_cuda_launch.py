@@ -149,6 +149,7 @@ def on_gpu(gpu, stream=None):
     return sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "cuda", stream=stream), state, actions
 
 
+@pytest.mark.whole
 def test_states_and_trajectories_stay_on_the_gpu_and_are_those_of_native(gpu):
     cuda, start, actions = on_gpu(gpu)
     oracle, expected, got = native()[0], start, start
@@ -239,6 +240,7 @@ def test_other_libraries_are_told_the_stream_in_the_numbers_of_dlpack_which_has_
     assert told == [named]
 
 
+@pytest.mark.whole
 def test_the_contender_of_the_bench_copies_its_actions_once_and_waits_after_so_many_calls(gpu):
     scene = Scene(env="CartPole-v1", num_envs=NUM_ENVS, num_steps=NUM_STEPS, num_calls=3)
     like = compiled(scene, "native")

@@ -21,7 +21,7 @@ MORE_INSTRUCTIONS = 1.05
 """Slack for changes that are meant; beyond it resources.json is written anew, and the change says why."""
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     "kernel", range(len(KERNELS)), ids=[f"{name}{'' if record else '-bare'}" for name, record in KERNELS]
 )

@@ -57,6 +57,7 @@ def assert_same_bits(name, num_steps, num_envs=NUM_ENVS, **options):
     return num_ended
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", CLASSIC)
 def test_the_classic_environments(name):
     num_ended = assert_same_bits(name, num_steps=60)
@@ -86,7 +87,7 @@ class Rolling:
     observation_space = action_space
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_numbers_that_a_loops_index_makes():
     native, cuda = both(Rolling(), 40, 12, record=("obs", "reward"))
     state, actions = native.reset(seed=0), np.random.default_rng(0).integers(64, size=(12, 40), dtype=np.int32)
@@ -94,6 +95,7 @@ def test_numbers_that_a_loops_index_makes():
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.whole
 def test_numbers_that_a_loops_index_makes_go_around():
     def around(x):
         def turn(i, found):
@@ -110,6 +112,7 @@ def test_numbers_that_a_loops_index_makes_go_around():
     np.testing.assert_array_equal(cuda(state, actions)[1]["obs"][0], expected)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("size", [9, 70], ids=["written out", "in loops"])
 def test_sorts_of_zeros_of_both_signs_and_nan_are_those_of_xla_to_the_bit(size):
     def orders(x, n):
@@ -132,13 +135,14 @@ def test_any_number_of_environments(num_envs):
     assert_same_bits("CartPole-v1", 5, num_envs)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("options", [{"autoreset": "next_step", "record": ("obs", "final_obs")},
                                      {"autoreset": "disabled", "record": ()}], ids=str)  # fmt: skip
 def test_other_restarts_and_records(options):
     assert_same_bits("CartPole-v1", 40, **options)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("name", "narrow_obs"), [("Breakout-MinAtar", "bits"), ("FourRooms-misc", None)])
 def test_some_of_gymnax(name, narrow_obs):
     pytest.importorskip("gymnax", reason='needs the extra: pip install "drivetrain[gymnax]"')

@@ -60,7 +60,7 @@ def pointer(array):
     return ctypes.c_void_p(array.ctypes.data)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_function_of_a_thread_has_the_bits_of_a_vectors_lane(tmp_path):
     vectors, threads = load_kernel(OF_VECTORS + EVERY, lanes()), on_threads(tmp_path, OF_THREADS + EVERY)
     x = np.arange(0, 2**32, 65521, dtype=np.uint64).astype(np.uint32)[:65536].view(np.float32)
@@ -74,7 +74,7 @@ def test_every_function_of_a_thread_has_the_bits_of_a_vectors_lane(tmp_path):
         np.testing.assert_array_equal(expected.view(np.uint32)[~nan], got.view(np.uint32)[~nan], err_msg=name)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_rows_of_every_size_lie_one_after_another_and_nothing_beyond_them_is_written(tmp_path):
     every = "\n".join(f"ROWS({kind}, {of}, {size})" for kind, (of, _) in KINDS.items() for size in SIZES_OF_ROWS)
     library = on_threads(tmp_path, ROWS + every)

@@ -16,7 +16,7 @@ from drivetrain.sim.engines.cuda.program import compile_program
 NUM_ENVS = 133  # more than a block, and neither a multiple of it nor of a warp
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "record"),
     [("CartPole-v1", ("obs", "action", "log_prob", "value")), ("Pendulum-v1", ("reward", "action", "log_prob"))],

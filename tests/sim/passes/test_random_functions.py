@@ -136,7 +136,7 @@ def some(rng, shape, dtype):
     ).astype(dtype)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @settings(max_examples=50, phases=[Phase.generate])  # a seed does not shrink
 @given(st.integers(0, 2**32))
 def test_random_functions_keep_their_meaning(seed):

@@ -1,5 +1,7 @@
 """Actors on compiled simulators: the transitions of the Gymnasium path, the policy that learns, whole runs."""
 
+# Over 400 lines: the kernel's actor held against the one through Gymnasium, with what both are made from.
+
 import os
 import signal
 from typing import NamedTuple
@@ -135,6 +137,7 @@ def require_alike(fused, gymnasium):
         np.testing.assert_allclose(fused.all(field), gymnasium.all(field), rtol=1e-5, atol=1e-6, err_msg=field)
 
 
+@pytest.mark.whole
 def test_the_same_actions_give_the_transitions_of_the_gymnasium_path(car):
     require_alike(car.fused, car.gymnasium)
     assert car.fused.all("truncated").any()
@@ -172,6 +175,7 @@ def test_after_a_truncation_the_last_observation_is_stored_and_the_next_episode_
     assert not np.array_equal(last, first)
 
 
+@pytest.mark.whole
 def test_greedy_actions_are_those_of_the_policy_that_is_evaluated_on_normalised_observations_too(cart):
     notes, _ = cart.take(4)
     obs = notes.all("obs")
@@ -239,6 +243,7 @@ def test_a_seed_and_a_path_fix_where_environments_begin(cart, monkeypatch):
         assert not np.isin(other, first).any()
 
 
+@pytest.mark.whole
 def test_ppo_writes_a_whole_rollout_as_step_by_step_writing_would(monkeypatch):
     config = config_of("ppo", "drivetrain/Pendulum-v1", rollout_length=256, num_envs=2, batch_size=64)
     interface = describe(config)
@@ -287,6 +292,7 @@ def test_a_distribution_makes_the_same_of_the_same_draws_in_numpy_and_in_jax(dis
     np.testing.assert_allclose(by_jax, by_numpy, rtol=1e-6)
 
 
+@pytest.mark.whole
 def test_evaluations_play_the_episodes_of_the_gymnasium_path(cart):
     policy, seeds = make_policy(cart.config, cart.interface, cart.vector), list(range(7))
     evaluators = FusedEvaluator(cart.config, cart.interface, 3), Evaluator(cart.config, cart.interface, 1)
@@ -346,7 +352,7 @@ def test_runs_from_before_there_were_kernels_go_on_through_gymnasium():
     assert TrainConfig.from_dict(data).fused_engine is None
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_sequential_run_on_an_environment_of_gymnax_takes_exactly_its_steps(tmp_path):
     pytest.importorskip("gymnax", reason="needs the gymnax extra")
     settings = SMALL | OF["dqn"] | {"num_actors": 0, "total_steps": 610}
@@ -354,7 +360,7 @@ def test_a_sequential_run_on_an_environment_of_gymnax_takes_exactly_its_steps(tm
     assert (done.num_steps, done.num_updates) == (610, int(410 * TrainConfig.default("dqn", "").updates.update_ratio))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_a_torso_that_expects_a_batch_finds_one_in_the_kernel(tmp_path, algo):
     def init(key, obs):

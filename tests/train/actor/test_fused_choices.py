@@ -40,6 +40,7 @@ def taken(config, interface, vector):
     return [notes[0].all(name) for name in ("action", "obs", "reward")]
 
 
+@pytest.mark.whole
 def test_the_trainer_sees_choices_and_stores_those_that_the_simulator_was_given():
     config = TrainConfig.default("ppo", DIALS).override(**SETTINGS)
     interface = describe(config)
@@ -59,6 +60,7 @@ def test_the_trainer_sees_choices_and_stores_those_that_the_simulator_was_given(
     assert played[0] == played[1]
 
 
+@pytest.mark.whole
 def test_ppo_learns_every_choice_in_the_kernel(tmp_path):
     settings = {**SETTINGS, "learning_rate": 0.01, "total_steps": 16_384, "eval_episodes": 2, "final_eval_episodes": 8}
     result = train("ppo", DIALS, run_dir=str(tmp_path / "run"), **settings)

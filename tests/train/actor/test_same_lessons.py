@@ -73,6 +73,7 @@ class ThroughGymnasium:
         self._envs.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_a_fused_run_ends_with_the_weights_of_one_through_gymnasium(tmp_path, algo, monkeypatch):
     settings = SMALL | OF[algo]

@@ -72,6 +72,7 @@ def fresh_target_choice(vector, target, batch, double):
     return batch.reward + batch.discount * next_q[np.arange(5), chosen]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(double):
     config = DQNConfig(hidden=(8,), double=double)

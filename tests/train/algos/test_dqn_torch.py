@@ -68,6 +68,7 @@ def torch_updates(pieces, batches, config):
     return pieces_of(net), norms
 
 
+@pytest.mark.whole
 def test_blocks_of_updates_between_copies_of_the_target_equal_those_of_torch():
     config = DQNConfig(
         hidden=NETWORK.hidden,

@@ -129,6 +129,7 @@ def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(
         assert all(np.allclose(got[piece], expected[piece], atol=1e-7) for piece in expected), name
 
 
+@pytest.mark.whole
 def test_the_objective_of_two_steps_worked_out_by_hand():
     agent, networks, state = parts("discrete", normalize_advantages=False, entropy_coefficient=0.0)
     params = jax.tree.map(jnp.zeros_like, state.params)  # every action has probability 1/3, every value is 0
@@ -165,7 +166,7 @@ def test_a_rollout_is_prepared_with_the_values_of_the_true_next_observations(kin
     assert np.allclose(first.log_prob, log_prob_and_entropy(policy, first)[0], atol=1e-4)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @KINDS
 def test_one_call_equals_its_updates_one_by_one(kind):
     agent, networks, state = parts(kind)
@@ -188,6 +189,7 @@ def test_one_call_equals_its_updates_one_by_one(kind):
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-5), same.params, new.params))
 
 
+@pytest.mark.whole
 def test_every_rollout_is_shuffled_anew_and_a_state_fixes_how():
     agent, networks, state = parts("discrete")
     learn = jax.jit(ppo.learn, static_argnums=(3, 4))
@@ -198,7 +200,7 @@ def test_every_rollout_is_shuffled_anew_and_a_state_fixes_how():
     assert float(first) != float(later)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_target_kl_leaves_out_the_rest_of_a_rollout():
     agent, networks, state = parts("continuous", target_kl=1e-3, num_epochs=20)
     endless = dataclasses.replace(agent, target_kl=1e6)
@@ -219,6 +221,7 @@ def test_what_is_told_of_a_rollout_is_of_the_updates_done_whatever_those_left_ou
     assert (float(found["loss"]), float(found["num_epochs"])) == (2.0, 1.0)
 
 
+@pytest.mark.whole
 def test_linear_schedules_fall_to_zero_with_the_run():
     linear = PPOConfig(learning_rate_schedule="linear", clip_range_schedule="linear", learning_rate=0.4)
     assert [linear.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0)] == [0.4, pytest.approx(0.3), 0.0]
@@ -257,7 +260,7 @@ def test_a_torso_that_learns_is_one_for_policy_and_value_unless_it_is_said_other
     assert ppo.networks_of(agent, INTERFACES["discrete"]).torso is None  # there is nothing that learns
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_policy_and_value_of_images_move_the_torso_they_share():
     agent = TrainConfig.default("ppo", "E").override(**SETTINGS | {"entropy_coefficient": 0.0}).agent
     networks = ppo.networks_of(agent, IMAGES)

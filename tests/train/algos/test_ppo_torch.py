@@ -29,7 +29,7 @@ def hidden(pieces, obs):
     return torch.tanh(obs @ pieces["hidden0.weight"] + pieces["hidden0.bias"])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @KINDS
 def test_loss_and_gradient_equal_those_of_autograd(kind):
     with jax.enable_x64(True):

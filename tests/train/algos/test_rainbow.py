@@ -108,6 +108,7 @@ def test_a_projection_keeps_all_probability_and_ends_in_the_extremes():
     assert np.allclose(got, [[0, 0, 1], [1, 0, 0]])
 
 
+@pytest.mark.whole
 def test_the_loss_and_its_gradient_equal_an_independent_form_and_its_finite_differences():
     state, batch, drawn = fresh_state(), make_batch(1), noises()
     graded = jax.jit(jax.value_and_grad(dqn.loss, has_aux=True), static_argnums=(3, 4))
@@ -156,7 +157,7 @@ def test_the_gradient_equals_that_of_torch():
     assert_close(slopes, {name: piece.grad.numpy() for name, piece in pieces.items()})
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_numpy_and_jax_give_the_same_q_for_the_same_noise():
     pieces, obs = NETWORK.initial(np.random.default_rng(0)), make_batch(3).obs
     noise = noises().online
@@ -185,6 +186,7 @@ def test_initial_noise_has_the_scale_of_the_paper():
     assert np.allclose(pieces["action.bias.sigma"], 0.5 / np.sqrt(8))
 
 
+@pytest.mark.whole
 def test_each_update_draws_noise_of_its_own_and_a_state_fixes_it():
     state = fresh_state()
     first, again = dqn.draw(state, NETWORK), dqn.draw(state, NETWORK)
@@ -219,7 +221,7 @@ def test_an_unknown_variant_is_refused_with_those_there_are():
         preset("sac", "Pendulum-v1", "rainbow")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_rainbow_run_trains_and_evaluates(tmp_path):
     result = train(
         "dqn",

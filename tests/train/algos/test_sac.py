@@ -109,7 +109,7 @@ def test_actor_loss_and_gradient_equal_an_independent_form_and_its_finite_differ
     assert_close(slopes, finite_differences(loss, actor))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_actor_is_graded_by_the_critics_after_their_step():
     state, batch = fresh_state(), make_batch(3)
     new, _, metrics = update(state, batch, draws(), NETWORKS, CONFIG)
@@ -146,13 +146,14 @@ def test_targets_move_by_their_share_to_the_new_critics():
         assert np.allclose(target, 0.75 * state.targets[name] + 0.25 * new.critics[name], atol=1e-6)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("count", "padded"), [(4, 0), (3, 1)])
 def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = sac.make(TrainConfig.default("sac", "E").override(hidden=(8,), warmup_steps=5_000), INTERFACE)
     assert_one_call_equals_single_updates(algorithm, count, padded)
 
 
+@pytest.mark.whole
 def test_each_update_draws_noise_of_its_own_and_a_state_fixes_it():
     algorithm = sac.make(TrainConfig.default("sac", "E").override(hidden=(8,)), INTERFACE)
     single, state, batch = (

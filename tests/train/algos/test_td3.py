@@ -72,7 +72,7 @@ def test_critic_loss_and_gradient_equal_an_independent_form_and_its_finite_diffe
     assert_close(slopes, finite_differences(loss, critics), atol=1e-3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_actor_loss_and_gradient_follow_the_first_critic_alone():
     state, batch = fresh_state(), make_batch(2)
     value, slopes = jax.value_and_grad(td3.actor_loss)(state.actor, state.critics, batch.obs, NETWORKS)
@@ -86,6 +86,7 @@ def test_actor_loss_and_gradient_follow_the_first_critic_alone():
     assert_close(slopes, finite_differences(loss, actor))
 
 
+@pytest.mark.whole
 def test_actor_and_targets_move_at_every_second_update_only():
     config = TD3Config(hidden=(8,), target_tau=0.25)
     state = fresh_state(config)
@@ -99,12 +100,14 @@ def test_actor_and_targets_move_at_every_second_update_only():
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), second.targets, expected))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("count", "padded"), [(4, 0), (3, 1)])
 def test_one_call_of_several_updates_equals_single_updates(count, padded):
     algorithm = td3.make(TrainConfig.default("td3", "E").override(hidden=(8,)), INTERFACE)
     assert_one_call_equals_single_updates(algorithm, count, padded)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("before", "count", "delay"), [(0, 4, 2), (0, 1, 2), (1, 1, 2), (2, 5, 3), (6, 4, 4), (0, 3, 4)]
 )

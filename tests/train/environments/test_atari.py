@@ -20,6 +20,7 @@ from drivetrain.train.interface import Image
 from drivetrain.train.runs.requirements import describe
 
 
+@pytest.mark.whole
 def test_atari_is_preprocessed_and_lives_count_in_training_only():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")
@@ -71,6 +72,7 @@ def test_pictures_of_something_else_are_not_taken_for_those_of_a_game(settings):
         describe(config)
 
 
+@pytest.mark.whole
 def test_a_game_whose_actions_are_real_numbers_idles_nowhere():
     pytest.importorskip("ale_py", reason="needs the atari extra")
     pytest.importorskip("cv2", reason="needs the atari extra")
@@ -107,6 +109,7 @@ def test_atari_preprocesses_what_is_not_preprocessed_yet():
     assert [describe(config).observations for config in once] == [Image(shape=(84, 84), axes="HW")] * 2
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("env", ["BreakoutNoFrameskip-v4", "Breakout-v4", "Breakout-v0"])
 def test_games_of_their_old_names_are_those_of_the_new_ones_before_anybody_has_registered_them(env):
     pytest.importorskip("ale_py", reason="needs the atari extra")

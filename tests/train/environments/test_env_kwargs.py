@@ -77,6 +77,7 @@ def test_simulators_are_made_with_it_in_kernels_and_out_of_them(tmp_path, engine
     assert observations.shape == (7 * 7 * 4,)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_each_environment_has_its_own_to_take_from(tmp_path, num_actors):
     config = {"gain": 7.0}
@@ -87,6 +88,7 @@ def test_each_environment_has_its_own_to_take_from(tmp_path, num_actors):
     assert [one.total_reward for one in load_policy(tmp_path, env=Popping).evaluate(2)] == [140.0] * 2
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("engine", ["native", "none"])
 def test_each_simulator_has_its_own_to_take_from(tmp_path, monkeypatch, engine):
     monkeypatch.setattr(own_simulators, "popped", [])

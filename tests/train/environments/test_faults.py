@@ -248,6 +248,7 @@ def test_a_file_that_finds_no_room_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_what_a_process_prints_is_lost_where_its_log_has_no_room_and_the_process_goes_on():
     code = (
         "import sys; from drivetrain.train.processes.launch import print_without_fail; print_without_fail()\n"

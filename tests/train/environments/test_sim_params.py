@@ -52,6 +52,7 @@ def test_a_number_is_that_of_every_environment_and_the_others_stay():
     assert type(params.max_steps) is int
 
 
+@pytest.mark.whole
 def test_of_a_pair_every_environment_of_every_actor_draws_its_own_uniformly():
     config = config_of(sim_params={"gravity": [8, 12], "max_steps": [4, 6]}, envs_per_actor=2_000, num_step=1)
     first, again, other = (params_of(config, path) for path in ((0, 0), (0, 0), (1, 0)))
@@ -81,6 +82,7 @@ def test_what_is_drawn_in_training_is_as_the_simulator_has_it_in_evaluations():
     assert min(evaluated(config_of())) > 3
 
 
+@pytest.mark.whole
 def test_algorithms_without_kernels_step_simulators_with_numbers_of_ones_own():
     config = TrainConfig.default("sac", "drivetrain/Pendulum-v1").override(sim_params={"max_torque": 3.5})
     interface = describe(config)

@@ -189,7 +189,7 @@ def test_a_configuration_holds_the_parts_of_its_algorithm_and_comes_back(tmp_pat
     assert TrainConfig.load(path) == config
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("env", "normalised"), [("CartPole-v1", {}), ("Pendulum-v1", NORMALISED)])
 def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor(tmp_path, env, normalised):
     settings = {**SMALL, "eval_max_steps": 50, "seed": 3, **normalised}
@@ -207,6 +207,7 @@ def test_sequential_runs_of_a_seed_are_equal_to_the_last_bit_and_so_is_one_actor
     assert told <= set(last)
 
 
+@pytest.mark.whole
 def test_a_run_with_two_actors_finishes_exactly_and_never_acts_on_old_weights(tmp_path):
     result = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=2, **SMALL)
     assert (result.num_steps, result.num_updates) == (1_024, 128)
@@ -215,7 +216,7 @@ def test_a_run_with_two_actors_finishes_exactly_and_never_acts_on_old_weights(tm
     assert any("eval_return" in row for row in rows)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("env", "settings"),
     [
@@ -233,7 +234,7 @@ def test_every_kind_of_action_and_observation_can_be_learned_from(tmp_path, env,
     assert np.isfinite(result.returns).all()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("num_actors", [0, 2])
 def test_a_run_goes_on_from_its_checkpoint_with_whole_rollouts(tmp_path, num_actors):
     first = train("ppo", "CartPole-v1", run_dir=str(tmp_path), num_actors=num_actors, **SMALL, **NORMALISED)
@@ -271,7 +272,7 @@ def start(tmp_path):
         run.process.communicate()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_actor_killed_in_the_middle_of_a_rollout_is_replaced_and_the_run_finishes_exactly(start):
     run = start(*FLAGS, "--total-steps", "40000")
     run.wait_until_learning()
@@ -286,7 +287,7 @@ def test_an_actor_killed_in_the_middle_of_a_rollout_is_replaced_and_the_run_fini
     assert "per step" not in out, "no ratio is set on-policy"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_killed_learner_ends_the_run_with_a_usable_checkpoint(start):
     run = start(*FLAGS, "--total-steps", "100000000")
     run.wait_until_learning()
@@ -298,7 +299,7 @@ def test_a_killed_learner_ends_the_run_with_a_usable_checkpoint(start):
     assert load_checkpoint(run.run_dir)[0]["params"].size > 0
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_interrupted_run_drains_and_saves(start):
     run = start(*FLAGS, "--total-steps", "100000000")
     run.wait_until_learning()

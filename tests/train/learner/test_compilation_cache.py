@@ -39,7 +39,7 @@ def cache_dir(monkeypatch, tmp_path, **environ):
     return subprocess.run([sys.executable, "-c", _SHOW], capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monkeypatch, tmp_path):
     one = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="1")
     two = cache_dir(monkeypatch, tmp_path, PJRT_NPROC="2")
@@ -47,6 +47,7 @@ def test_programs_compiled_for_different_numbers_of_threads_are_kept_apart(monke
     assert one != two
 
 
+@pytest.mark.whole
 def test_a_folder_that_the_user_chose_is_left_alone(monkeypatch, tmp_path):
     chosen = str(tmp_path / "mine")
     assert cache_dir(monkeypatch, tmp_path, JAX_COMPILATION_CACHE_DIR=chosen) == chosen
@@ -60,7 +61,7 @@ print(jax.jit(lambda x: x * 2)(int(sys.argv[1])))
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_program_that_was_kept_by_half_is_kept_anew(monkeypatch, tmp_path):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

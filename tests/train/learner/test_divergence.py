@@ -17,6 +17,7 @@ from drivetrain.train.runs.requirements import describe
 SMALL = {"num_actors": 0, "hidden": (8,), "batch_size": 16, "learning_rate": 1e30, "time_report": False}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "env", "settings", "sentence"),
     [
@@ -36,6 +37,7 @@ def test_a_policy_that_is_no_numbers_any_more_ends_the_run_before_it_acts(tmp_pa
         train(algo, env, run_dir=str(tmp_path / "run"), **settings, **SMALL)
 
 
+@pytest.mark.whole
 def test_critics_that_are_no_numbers_any_more_end_the_run_also_while_the_policy_is_not_updated(tmp_path):
     settings = {"warmup_steps": 64, "policy_delay": 1_000, "updates_per_call": 1, "tolerance": 0, "total_steps": 400}
     with pytest.raises(RunError, match=r"learning has diverged: after .* updates, TD errors are no longer"):
@@ -52,6 +54,7 @@ def test_a_state_that_is_no_numbers_any_more_is_not_saved():
         learned.arrays()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("algo", "env"), [("dqn", "CartPole-v1"), ("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
 def test_a_run_computes_no_nan_of_its_own_that_jax_was_told_to_end_at(tmp_path, algo, env):
     few = {"total_steps": 96, "warmup_steps": 48} if algo != "ppo" else {"total_steps": 64, "rollout_length": 8}
@@ -60,7 +63,7 @@ def test_a_run_computes_no_nan_of_its_own_that_jax_was_told_to_end_at(tmp_path, 
         assert train(algo, env, run_dir=str(tmp_path / "run"), **settings).num_updates > 0
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_how_much_values_foretell_is_no_number_where_returns_do_not_differ():
     config = TrainConfig.default("ppo", "CartPole-v1").override(num_actors=1, hidden=(8,))
     learner = make_learner(config, describe(config))

@@ -21,7 +21,7 @@ def test_the_key_of_an_update_is_that_of_fold_in(number):
     assert (ours == np.asarray(jax.random.key_data(jax.random.fold_in(KEY, number)))).all()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_numbers_are_the_normal_distributions_quantiles_of_jaxs_bits():
     numbers = np.asarray(noise.standard_normal(WORDS, (5, 3)))
     for row, place in np.ndindex(5, 3):
@@ -31,7 +31,7 @@ def test_numbers_are_the_normal_distributions_quantiles_of_jaxs_bits():
         assert numbers[row, place] == pytest.approx(quantile, rel=2e-6, abs=2e-7)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_every_23_bits_have_a_finite_number_and_their_mirror_image_its_negative():
     words = jnp.concatenate(
         [jnp.arange(4096, dtype=jnp.uint32), jnp.uint32(2**22) + jnp.arange(-64, 64).astype("uint32")]
@@ -43,13 +43,14 @@ def test_every_23_bits_have_a_finite_number_and_their_mirror_image_its_negative(
     np.testing.assert_allclose(up, exact, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_rows_numbers_do_not_depend_on_who_draws_them():
     whole = noise.standard_normal(WORDS, (8, 2, 3))
     parts = [noise.standard_normal(WORDS, (4, 2, 3), first) for first in (0, jnp.int32(4))]
     assert (np.concatenate(parts) == np.asarray(whole)).all()
 
 
+@pytest.mark.whole
 def test_rows_places_and_updates_are_independent_and_standard_normal():
     keys = [noise.key_of_update(WORDS, jnp.int32(number)) for number in range(4)]
     numbers = np.stack([noise.standard_normal(key, (2_000, 6)) for key in keys]).astype(np.float64)
@@ -60,7 +61,7 @@ def test_rows_places_and_updates_are_independent_and_standard_normal():
     assert len(np.unique(numbers)) > 0.99 * numbers.size
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_shapes_without_or_with_odd_rows_are_drawn():
     assert noise.standard_normal(WORDS, (3,)).shape == (3,)
     assert noise.standard_normal(WORDS, (2, 0)).shape == (2, 0)

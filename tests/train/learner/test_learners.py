@@ -54,14 +54,14 @@ def found(request):
     return compared(request.param in DEFAULT)[request.param]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_two_learners_compute_what_one_computes_up_to_rounding(found):
     assert found["num_updates"] >= 20
     assert found["moved"] > 0.01, "nothing was learned, so nothing was compared"
     assert max(found["state"], found["td_errors"], found["metrics"]) < 1e-9, found
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_in_float32_gradients_travel_through_a_call_of_ours_and_are_still_those_of_the_right_weights(found):
     assert found["in_float32"] < 1e-3, found
 
@@ -81,17 +81,17 @@ def test_arrays_of_any_shape_are_joined_in_order():
         joined(np.int32(7), *arrays[1:])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_both_counts_of_learners_stop_where_target_kl_says():
     assert 0 < compared("ppo" in DEFAULT)["ppo"]["num_epochs"] < 2
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_two_learners_give_the_same_bits_twice(found):
     assert found["same_bits"]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_later_calls_of_two_learners_compile_nothing(found):
     assert found["late_compilations"] == 0
 
@@ -132,7 +132,7 @@ def test_a_batch_that_learners_cannot_share_equally_is_refused(config):
         config(num_learners=3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
     if jax.default_backend() == "gpu":
         pytest.skip("there is a GPU here")
@@ -141,7 +141,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("env", ["CartPole-v1", "drivetrain/CartPole-v1"])
 def test_platforms_that_jax_does_not_find_are_refused_before_anything_starts(tmp_path, monkeypatch, env):
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")
@@ -186,7 +186,7 @@ print(jax.device_count())
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_torso_of_ones_own_leaves_a_sequential_run_its_learners():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -195,6 +195,7 @@ def test_a_torso_of_ones_own_leaves_a_sequential_run_its_learners():
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
 
 
+@pytest.mark.whole
 def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned(tmp_path):
     result = train(
         "dqn",
@@ -215,7 +216,7 @@ def test_a_run_with_two_learners_keeps_the_ratio_and_publishes_what_they_learned
     assert (result.run_dir / "best").exists()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_run_of_ppo_with_two_learners_does_all_its_updates(tmp_path):
     result = train(
         "ppo",

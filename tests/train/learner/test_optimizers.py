@@ -27,7 +27,7 @@ def close(a, b, rtol=1e-4, atol=1e-6):
     return jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=rtol, atol=atol), a, b))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("max_norm", [None, 20.0, 1e6])
 def test_adam_steps_as_optax_does_over_many_updates(max_norm):
     ours = adam(1e-2, 1e-5, max_norm)
@@ -54,6 +54,7 @@ def test_a_longer_gradient_beyond_the_limit_gives_the_same_step():
     assert close(*moved)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("max_norm", [np.inf, 3.0])
 def test_the_call_on_cpus_steps_as_xlas_operations_do_also_from_one_vector(max_norm):
     factors = jnp.array([0.9, 0.07, 0.999, 0.0004, -0.01, 1.7, 1e-5, max_norm], jnp.float32)
@@ -78,7 +79,7 @@ def test_gradients_that_are_joined_step_as_the_tree_they_are():
     assert close(*steps, rtol=1e-6)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_float64_is_stepped_in_float64():
     with jax.enable_x64(True):
         optimizer, params = adam(1e-2, 1e-8), gradients(0, 1.0, np.float64)

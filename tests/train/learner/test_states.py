@@ -89,7 +89,7 @@ def noisy(rate):
     return optax.noisy_sgd(rate, key=jax.random.key(0))
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("optimizer", [half_adam, noisy])
 def test_a_run_whose_optimizer_has_halves_or_random_streams_is_taken_up_again(tmp_path, optimizer):
     begun = train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optimizer, total_steps=80, **SMALL)
@@ -97,12 +97,14 @@ def test_a_run_whose_optimizer_has_halves_or_random_streams_is_taken_up_again(tm
     assert resume(str(tmp_path), total_steps=120, optimizer=optimizer).num_updates == 20
 
 
+@pytest.mark.whole
 def test_a_run_is_not_taken_up_with_another_optimizer_than_it_was_begun_with(tmp_path):
     train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optax.adam, total_steps=80, **SMALL)
     with pytest.raises(FileFormatError, match=r"state/optimizer.*; go on with the torso, the optimizer"):
         resume(str(tmp_path), total_steps=120, optimizer=half_adam)
 
 
+@pytest.mark.whole
 def test_a_run_is_not_taken_up_with_an_optimizer_that_keeps_less(tmp_path):
     train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=optax.adamw, total_steps=80, **SMALL)
     with pytest.raises(FileFormatError, match=r"state/optimizer/1/0/count, .*; go on with the torso, the optimizer"):

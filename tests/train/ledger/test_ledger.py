@@ -30,7 +30,7 @@ def test_a_ratio_that_binary_fractions_miss_stays_exact_over_long_runs():
     assert make_rules(ratio=Fraction(1, 10), warmup_steps=0).due(3 * 10**17) == 3 * 10**16
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @settings(max_examples=100, deadline=None)
 @given(
     data=st.data(),
@@ -110,7 +110,7 @@ def check_promises(counts, rules, wanted):
     assert rules.due(counts.granted) - counts.updates <= bound, "the actors ran ahead"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_an_early_end_reaches_processes_that_wait_and_comes_out_exactly(spawn):
     rules = make_rules(total_steps=10**9, ratio=Fraction(3, 4), tolerance=7)
     ledger = Ledger.create(rules, 2)
@@ -238,7 +238,7 @@ def spawn():
         process.join()
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_processes_keep_the_promises_at_every_instant_and_survive_a_killed_actor(spawn):
     rules = make_rules(total_steps=3_001, warmup_steps=101, ratio=Fraction(3, 4), tolerance=7, updates_per_call=4)
     ledger = Ledger.create(rules, 2)

@@ -202,7 +202,7 @@ def test_what_an_actor_sees_in_an_image_does_not_depend_on_those_beside_it():
         assert np.array_equal(torso.features(pieces, obs[index : index + 1], np)[0], features[index])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_slopes_of_a_network_are_those_of_patches():
     observations = OBSERVATIONS["a stack of frames"]
     network = build(observations, MLP(num_inputs=2, hidden=(24,), heads=(("q", 1),)))
@@ -218,7 +218,7 @@ def test_the_slopes_of_a_network_are_those_of_patches():
         assert_close(ours[name], theirs[name])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_learner_of_images_learns_what_it_did_by_patches(monkeypatch):
     interface = Interface(observations=OBSERVATIONS["no channels"], actions=DiscreteActions(count=3, start=0))
     settings = {"hidden": (), "batch_size": 8, "warmup_steps": 100, "updates_per_call": 3}

@@ -160,7 +160,7 @@ def images_of(observations, *lead):
     return np.random.default_rng(0).integers(0, 256, (*lead, *observations.shape), dtype=np.uint8)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("observations", IMAGES, ids=lambda image: image.axes)
 def test_numpy_and_jax_see_the_same_in_images(observations):
     network = build(observations, MLP(num_inputs=0, hidden=(), heads=(("action", 3),)))

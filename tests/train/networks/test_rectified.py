@@ -128,7 +128,7 @@ def test_it_can_be_mapped_scanned_and_differentiated_inside():
     np.testing.assert_allclose(scanned, expected, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_learners_network_computes_what_the_actors_network_does():
     network = MLP(num_inputs=6, hidden=(96, 80, 64), heads=(("q", 3), ("value", 1)))
     learning = for_updates(network, "float32")

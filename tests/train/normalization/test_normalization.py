@@ -170,6 +170,7 @@ def test_environments_without_real_numbers_are_refused():
     describe(config.override(normalize_observations=False))
 
 
+@pytest.mark.whole
 def test_whole_numbers_are_normalised_too_within_dicts_and_alone(tmp_path):
     class Counted(strange_envs.Ending):
         observation_space = Dict(far=Box(-30_000, 30_000, (2,), np.int16), lit=Box(0, 1, (3,), np.bool_))
@@ -234,7 +235,7 @@ def test_a_policy_takes_observations_as_the_environment_gives_them():
     assert np.array_equal(*drawn)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_learner_learns_from_raw_rows_as_one_without_normalisation_from_normalised_ones():
     config = config_of(num_step=3, updates_per_call=2)
     plain = config.override(normalize_observations=False, normalize_rewards=False)
@@ -260,7 +261,7 @@ def test_a_learner_learns_from_raw_rows_as_one_without_normalisation_from_normal
     assert np.array_equal(learner.learned.vector[len(other.learned.vector) :], statistics.parameters)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_rollout_is_learned_from_as_it_was_acted_on_and_the_first_as_it_will_be():
     settings = {"num_envs": 4, "rollout_length": 8, "batch_size": 16, "num_epochs": 1}
     config = config_of("ppo", **settings)
@@ -302,7 +303,7 @@ def test_an_actor_counts_what_it_acts_on_and_writes_what_the_environments_gave()
     assert rollout.reward.min() < -1, "rewards are Pendulum's"
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_saved_policy_has_the_statistics_of_its_run_and_acts_on_raw_observations(tmp_path):
     settings = {**SMALL, **BOTH, "total_steps": 256, "updates_per_call": 8, "eval_interval_steps": 100}
     result = train("sac", "scaled_envs:pendulum", run_dir=str(tmp_path), num_actors=2, tolerance=0, **settings)

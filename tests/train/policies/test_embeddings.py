@@ -39,7 +39,7 @@ def close(left, right):
     return np.allclose(left, right, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize(("algo", "env", "settings"), CASES)
 def test_values_and_actions_after_the_switch_are_those_of_the_whole_network(tmp_path, full_disk, algo, env, settings):
     run_dir = train(algo, f"strange_envs:{env}-v0", run_dir=str(tmp_path / "run"), **SMALL | settings).run_dir

@@ -84,7 +84,7 @@ def sgd(learning_rate):
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_reason_of_a_learners_end_is_its_exception_and_not_what_jax_adds_to_that(start, monkeypatch, tmp_path):
     (tmp_path / "steps.py").write_text(BREAKS_IN_THE_LEARNER)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

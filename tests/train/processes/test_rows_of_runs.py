@@ -22,7 +22,7 @@ PPO = {
 }  # fmt: skip
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_each_rollout_has_a_row_with_the_losses_of_its_own_updates(tmp_path):
     rows = []
     for num_actors in (0, 1):  # which learn the same, to the last bit
@@ -34,7 +34,7 @@ def test_each_rollout_has_a_row_with_the_losses_of_its_own_updates(tmp_path):
     assert all(0 < row["steps_per_s"] < 1e6 for row in rows[1])
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_the_last_row_has_the_metrics_of_the_last_updates(tmp_path):
     settings = {"warmup_steps": 100, "batch_size": 8, "hidden": (8,), "num_step": 1, "total_steps": 400, "tolerance": 0,
                 "updates_per_call": 1, "envs_per_actor": 1, "eval_episodes": 1, "final_eval_episodes": 1,
@@ -46,7 +46,7 @@ def test_the_last_row_has_the_metrics_of_the_last_updates(tmp_path):
     assert "loss" in last
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.parametrize("algo", ["dqn", "ppo"])
 def test_the_last_row_has_the_last_episodes_however_late_an_actor_tells_of_them(tmp_path, algo):
     caller = os.getpid()
@@ -78,7 +78,7 @@ def test_the_last_row_has_the_last_episodes_however_late_an_actor_tells_of_them(
     assert (row["episode_return"], row["episode_length"]) == (sum(range(1, 101)) / 10, 10)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_no_row_is_of_steps_that_end_after_the_last_checkpoint_of_a_stopped_run(start, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     alone = ["--num-actors", "1", "--envs-per-actor", "1", "--batch-size", "4", "--warmup-steps", "8"]

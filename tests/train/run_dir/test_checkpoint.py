@@ -188,7 +188,7 @@ for num_calls in range(300):
 """
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_save_killed_before_any_of_its_calls_leaves_the_old_checkpoint_or_the_new_one(tmp_path):
     rows = {2: [*range(10, 30)], 3: [*range(10, 40)], 4: [*range(46, 50), *range(1000, 1060)]}
     rows[5] = [*range(50, 60), *range(1006, 1060)]

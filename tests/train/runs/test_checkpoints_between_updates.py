@@ -101,6 +101,7 @@ def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path):
     assert {num_steps % 20 for num_steps, _ in checkpoints(tmp_path / "run")} == {0}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("algo", ["dqn", "sac"])
 def test_an_interrupt_among_many_updates_that_are_owed_is_not_kept_waiting_for_them(tmp_path, monkeypatch, algo):
     finished, finish = [], Learner.finish

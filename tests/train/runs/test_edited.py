@@ -30,6 +30,7 @@ def edit(run_dir, **parts):
     path.write_text(json.dumps(config))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "settings"),
     [

@@ -64,6 +64,7 @@ def test_the_spread_of_actions_that_have_none_is_told_to_mean_nothing():
     assert not remarks(preset("ppo", "nobody:Knows-v0").override(num_actors=1), CHOICES)
 
 
+@pytest.mark.whole
 def test_the_kind_of_actions_is_known_when_a_run_begins_or_one_from_each_of_several_seeds(tmp_path, capsys):
     settings = {**SHORT, "total_steps": 64, "num_envs": 2, "rollout_length": 16, "batch_size": 32}
     train("ppo", "CartPole-v1", run_dir=tmp_path / "one", initial_log_std=-0.5, **settings)

@@ -47,6 +47,7 @@ def test_a_finished_run_says_so_goes_on_with_more_steps_and_can_be_resumed_from_
     assert len(results[0].returns) == 3
 
 
+@pytest.mark.whole
 def test_what_a_resume_asked_for_holds_if_it_was_killed_before_its_first_checkpoint(tmp_path, monkeypatch):
     train("dqn", "CartPole-v1", total_steps=400, num_actors=0, run_dir=str(tmp_path), **SMALL)
     monkeypatch.setattr("drivetrain.train.runs.resuming.carry_out", lambda job: job.begin())
@@ -164,6 +165,7 @@ def test_a_copy_of_a_run_is_resumed_in_its_own_folder(copy, finished):
     assert (finished / "checkpoint" / "manifest.json").read_bytes() == before
 
 
+@pytest.mark.whole
 def test_what_cannot_be_resumed_is_refused_in_one_sentence(copy, tmp_path):
     with pytest.raises(InvalidInput, match="expected the folder of a run"):
         resume(tmp_path / "absent")
@@ -310,6 +312,7 @@ def cut_in_half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@pytest.mark.whole
 def test_a_replay_whose_folder_is_gone_goes_on_in_another_one(tmp_path):
     folders = [tmp_path / name for name in ("old", "new")]
     for folder in folders:

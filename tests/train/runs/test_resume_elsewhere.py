@@ -142,6 +142,7 @@ def test_moments_shared_by_other_environments_are_the_same_as_a_whole():
     assert (nothing.num_seen, nothing.mean.tolist(), nothing.variance.tolist()) == (0, [0] * 3, [1] * 3)
 
 
+@pytest.mark.whole
 def test_a_folder_for_the_replay_is_the_one_of_the_resume_that_named_it_wherever_others_are(tmp_path, monkeypatch):
     for name in ("old", "new"):
         (tmp_path / name).mkdir()

@@ -27,6 +27,7 @@ from drivetrain.train.telemetry import time_report
 from live_processes import is_running
 
 
+@pytest.mark.whole
 def test_a_run_with_two_actors_finishes_exactly(tmp_path):
     result = train("dqn", "CartPole-v1", total_steps=2_003, num_actors=2, seed=1, run_dir=str(tmp_path), **SMALL)
     assert (result.num_steps, result.num_updates) == (2_003, (2_003 - 200) // 2)
@@ -62,6 +63,7 @@ def test_a_run_started_in_a_thread_finishes(tmp_path):
     assert results[0].num_steps == 600
 
 
+@pytest.mark.whole
 def test_the_command_prints_what_was_achieved_and_eval_repeats_it(start, tmp_path):
     run = start(*FLAGS, "--total-steps", "1500")
     code, out, err = run.end()
@@ -252,6 +254,7 @@ def test_an_id_that_a_script_registers_itself_is_refused_for_processes_alone(tmp
         require_learner(config.override(num_actors=1), interface)
 
 
+@pytest.mark.whole
 def test_so_is_an_id_that_a_script_registers_of_a_class_elsewhere(tmp_path):
     gymnasium.register("Moved-v0", "strange_envs:Ending", max_episode_steps=20)
     with pytest.raises(InvalidInput, match=r"'Moved-v0' is registered by the script or notebook, .* module:Id"):

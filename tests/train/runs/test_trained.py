@@ -91,6 +91,7 @@ def test_however_many_episodes_are_played_they_are_the_first_of_the_final_evalua
     assert [episode.total_reward for episode in policy.evaluate(1)] == returns[:1]
 
 
+@pytest.mark.whole
 def test_returns_of_rewards_that_no_float32_is_are_those_of_the_run(tmp_path):
     result = train("dqn", "drivetrain/own_simulators:Rich", sim_engine="native", run_dir=str(tmp_path), **SMALL)
     assert [one.total_reward for one in load_policy(tmp_path).evaluate(2)] == list(result.returns)
@@ -141,6 +142,7 @@ class Going(strange_envs.Ending):
         return super().reset(**options)
 
 
+@pytest.mark.whole
 def test_environments_that_go_elsewhere_leave_the_caller_where_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("first", "second"):
@@ -184,6 +186,7 @@ class Steered(strange_envs.Shifted):
         return self.observe(0), float(action[0]), False, False, {}
 
 
+@pytest.mark.whole
 def test_an_environment_that_is_another_by_now_is_not_played(tmp_path, monkeypatch, capsys):
     train("td3", Steered, run_dir=str(tmp_path), **SMALL)
     monkeypatch.setattr(Steered, "high", 3.0)
@@ -196,6 +199,7 @@ def test_an_environment_that_is_another_by_now_is_not_played(tmp_path, monkeypat
     load_policy(tmp_path, env=Steered)  # nothing says what it was
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("shown", ["low=(-2.0,), high=(2.0,)", "low=(np.float64(-2.0),), high=(np.float64(2.0),)"])
 def test_numpy_1_and_2_may_write_bounds_of_actions_each_in_its_way(tmp_path, shown):
     train("td3", "Pendulum-v1", run_dir=str(tmp_path), **SMALL)

@@ -39,6 +39,7 @@ class Hanging(CartPoleEnv):
         time.sleep(1_000)
 
 
+@pytest.mark.whole
 def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_have_started(tmp_path, monkeypatch):
     make = functools.partial(Hanging, str(tmp_path))
     config = TrainConfig.default("dqn", make).override(**SMALL | {"num_actors": 1}).resolved()
@@ -66,7 +67,7 @@ def test_a_worker_that_does_not_come_back_is_ended_with_what_its_environments_ha
     assert "acting was to be measured for a moment, and has not come back for 0.1 s; give num_actors" in told(3.0)
 
 
-@pytest.mark.whole
+@pytest.mark.release
 @pytest.mark.usefixtures("pythons_own_interrupts", "usual_hangups")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_it_is_measured_ends_what_environments_have_started_too(start, tmp_path, monkeypatch, signum):

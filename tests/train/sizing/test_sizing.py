@@ -49,6 +49,7 @@ def exponents(low, high):
     return st.floats(np.log10(low), np.log10(high)).map(lambda power: 10.0**power)
 
 
+@pytest.mark.whole
 @settings(max_examples=15, deadline=None)
 @given(
     step_s=exponents(1e-5, 2e-2),
@@ -203,6 +204,7 @@ def test_a_long_run_of_large_updates_takes_the_learners_that_gain_without_being_
     assert [question.what for question in asked] == ["updating", "updating", "acting"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("algo", "env", "changes"),
     [

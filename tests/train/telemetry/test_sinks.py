@@ -111,6 +111,7 @@ def test_without_being_asked_for_there_is_no_table(tmp_path):
     assert set(os.listdir(tmp_path)) == {"metrics.jsonl", "tensorboard"}
 
 
+@pytest.mark.whole
 def test_a_finished_and_resumed_run_has_a_table_of_its_rows(tmp_path):
     run_dir = tmp_path / "run"
     train("dqn", "CartPole-v1", total_steps=600, num_actors=0, csv=True, run_dir=str(run_dir), **SMALL)
@@ -147,7 +148,7 @@ def test_a_clock_that_was_set_back_changes_nothing_of_what_tensorboard_reads(tmp
     assert list(scalars(tmp_path / "tensorboard", "num_updates")) == [100, 200, 250, 270]
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_events_are_written_without_importing_the_whole_of_their_library_which_can_be_imported_afterwards(tmp_path):
     script = """
 import sys

@@ -46,7 +46,7 @@ def run_dir(tmp_path_factory):
     return train("dqn", "CartPole-v1", run_dir=str(tmp_path_factory.mktemp("runs") / "run"), **LONGER).run_dir
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_a_sequential_run_reports_what_its_one_process_did_and_the_page_shows_the_same(run_dir):
     totals = time_report.load(run_dir)
     assert totals.processes == ["run"]
@@ -68,6 +68,7 @@ def test_a_sequential_run_reports_what_its_one_process_did_and_the_page_shows_th
     assert json.dumps(totals.as_json())
 
 
+@pytest.mark.whole
 def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is_refused(run_dir, tmp_path, capfd):
     page, numbers = tmp_path / "page.html", tmp_path / "numbers.json"
     assert main(["report", str(run_dir), "--html", str(page), "--json", str(numbers)]) == 0
@@ -84,7 +85,7 @@ def test_the_report_of_a_run_can_be_asked_for_again_and_what_sums_cannot_give_is
         assert "a training run keeps sums and no events" in capfd.readouterr().err
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_recording_changes_no_bit_of_what_is_learned_and_can_be_left_out(run_dir, tmp_path, capfd):
     other = train("dqn", "CartPole-v1", run_dir=str(tmp_path / "other"), time_report=False, **LONGER).run_dir
     assert not (other / "time").exists()
@@ -254,7 +255,7 @@ def test_what_may_help_one_process_is_about_what_it_does_most(operation, phase, 
     assert sentence.endswith(f"(100% of what it did). {advice}")
 
 
-@pytest.mark.whole
+@pytest.mark.release
 def test_sessions_are_what_is_numbered_and_a_new_one_takes_the_next_number(tmp_path, capsys):
     settings = {"num_actors": 0, "hidden": (8,), "warmup_steps": 60, "batch_size": 8, "num_step": 1, "eval_episodes": 1,
                 "final_eval_episodes": 1, "eval_max_steps": 5}  # fmt: skip

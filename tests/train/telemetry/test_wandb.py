@@ -35,6 +35,7 @@ def test_without_the_library_one_sentence_names_the_extra_before_anything_starts
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(IS_INSTALLED, reason="wandb is installed")
 def test_the_command_line_says_the_same_in_one_line(tmp_path):
     arguments = ["train", "dqn", "CartPole-v1", "--wandb", "tests", "--run-dir", str(tmp_path / "run")]
@@ -94,6 +95,7 @@ def ended(run_dir):
     train("dqn", "CartPole-v1", wandb="tests", run_dir=str(run_dir), **SMALL, num_actors=0, total_steps=600)
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_without_where_the_library_is_missing_and_stays_without(tmp_path, stand_in, monkeypatch):
     ended(tmp_path / "run")
     monkeypatch.setitem(sys.modules, "wandb", None)
@@ -104,6 +106,7 @@ def test_a_run_goes_on_without_where_the_library_is_missing_and_stays_without(tm
     assert TrainConfig.load(tmp_path / "run" / "config.json").run.wandb is None
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_with_its_id_and_in_another_project_with_a_new_one(tmp_path, stand_in):
     asked = []
     stand_in.init = lambda **given: asked.append((given["project"], given["id"])) or stand_in.run
