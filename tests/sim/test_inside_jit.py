@@ -180,7 +180,7 @@ def test_numpy_arrays_that_a_program_closes_over_are_checked_as_outside():
 
 def test_an_engine_that_runs_in_python_says_which_ones_jax_can_trace():
     rollout = sim.compile(sim.make("CartPole-v1"), NUM_ENVS, NUM_STEPS, "numpy")
-    with pytest.raises(InvalidInput, match=r'state.env.*inside jax.jit and lax.scan run the engines "native", "cuda"'):
+    with pytest.raises(InvalidInput, match=r'state.keys.*inside jax.jit and lax.scan run the engines "native", "cuda"'):
         jax.jit(rollout)(cartpole().reset(), random_actions())
 
 
