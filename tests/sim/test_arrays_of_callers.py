@@ -175,3 +175,9 @@ def test_numbers_that_a_policy_cannot_be_given_are_named_and_those_of_64_bits_ar
     for large in (2**40, np.int64(2**40)):
         with pytest.raises(InvalidInput, match=r"^policy\['n'\]: expected .*1099511627776"):
             rollout(rollout.reset(), policy={"n": large})
+
+
+def test_numbers_of_another_kind_are_told_to_be_converted_where_some_are_none_too():
+    rollout = sim.compile(sim.make("Pendulum-v1"), 1, 1, "numpy")
+    with pytest.raises(InvalidInput, match=r"actions: expected float32\[1,1,1\], got float64\[1,1,1\]; convert it, as"):
+        rollout(rollout.reset(), np.full((1, 1, 1), np.nan))

@@ -375,8 +375,9 @@ def test_a_space_that_raises_is_told_with_the_authors_line():
         return Box(0.0, self.limit, (1,))
 
     refused(changed(observation_space=missing), r"`observation_space` .*test_check_env.py:\d+\).* no attribute 'limit'")
-    other = changed(observation_space=lambda self, params: Box(np.zeros(3), np.ones(3), (1,)))
-    refused(other, "`observation_space` .*ValueError: ")
+    says = "has bounds of the shapes (3,) and (), and says (1,): give numbers, or arrays of that shape"
+    told = f"observation_space['x'] {says}"
+    assert outside({"x": Box(np.zeros(3), 1.0, (1,))}, "step", {"x": np.zeros((2, 16, 1))}) == [told]
 
 
 def test_a_number_of_steps_that_nobody_can_play_is_refused():

@@ -99,8 +99,27 @@ def test_actions_that_are_keys_are_told_to_be_words():
         sim.compile(Applied(jax.random.uniform, jax.random.key(0)), 1, 1, "numpy", autoreset="disabled")
 
 
+class Showing:
+    """Shows the keys that it is given."""
+
+    name = "Showing"
+    default_params = None
+
+    def reset(self, key, params):
+        return key, jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        return key, state + 1, jnp.float32(0), False, state > 5, {}
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(0, 2**32 - 1, (2,), np.uint32)
+
+
 def test_an_environment_that_shows_keys_is_checked():
-    sim.check_env(Drawing(), num_steps=9)
+    sim.check_env(Showing(), num_steps=3)
 
 
 @pytest.mark.parametrize("engine", ["xla", "numpy"])

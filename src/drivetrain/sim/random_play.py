@@ -26,6 +26,7 @@ MOST_ASKED = 64
 
 def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]:
     """Faults that show in 16 environments with random actions; each restarts from where it started."""
+    space = asked(name_of(env), "observation_space", lambda: env.observation_space(params))
     reset = jax.jit(jax.vmap(lambda key: first(env, params, key)))
 
     def one(key: jax.Array, state: Tree, start: Tree) -> Any:
@@ -47,7 +48,7 @@ def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]
     faults = asked(
         name_of(env),
         "observation_space",
-        lambda: outside(space := env.observation_space(params), "reset", starting) or outside(space, "step", obs),
+        lambda: outside(space, "reset", starting) or outside(space, "step", obs),
     )
     rows = np.argwhere(ended)
     if len(rows) and resets_itself(reset, *at(np.resize(rows, (NUM_ENVS, 2)), (keys, before, after))):
@@ -137,7 +138,14 @@ def outside_box(space: Any, what: str, obs: Any, place: str) -> list[str]:
             f"observations of `{what}` have the shape {obs.shape[2:]}, and observation_space{place} says "
             f"{tuple(space.shape)}: declare the shape that is given"
         ]
-    low, high = (np.broadcast_to(np.asarray(bound, np.float64), obs.shape[2:]) for bound in (space.low, space.high))
+    try:
+        low, high = (np.broadcast_to(np.asarray(bound, np.float64), obs.shape[2:]) for bound in (space.low, space.high))
+    except ValueError:
+        shapes = f"{np.shape(space.low)} and {np.shape(space.high)}"
+        return [
+            f"observation_space{place} has bounds of the shapes {shapes}, and says {tuple(space.shape)}: give "
+            "numbers, or arrays of that shape"
+        ]
     slack_low, slack_high = (np.where(np.isfinite(b), SLACK * (1 + abs(b)), 0) for b in (low, high))
     inside = (obs >= low - slack_low) & (obs <= high + slack_high)  # NaN is nowhere inside
     if inside.all():

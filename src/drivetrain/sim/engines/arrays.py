@@ -62,7 +62,7 @@ def checked_array(leaf: Any, form: Form) -> Array:
         fits = array.dtype.kind in "iu" and form.dtype.kind in "iu"
         narrowed = array.astype(form.dtype) if fits else array
         lost = narrowed != array
-        if lost.any():
+        if fits and lost.any():  # of others a NaN alone differs from itself
             raise InvalidInput(
                 f"{name}: expected numbers that fit {form.dtype.name}, got {array[lost][0]} in {describe(array)}"
             )
