@@ -90,6 +90,16 @@ def test_a_library_that_does_not_begin_is_one_sentence(tmp_path, stand_in, error
         MetricsFile(config, tmp_path, None, pytest.fail)
 
 
+def test_a_run_of_the_callers_own_is_neither_written_to_nor_finished(tmp_path, stand_in):
+    own, told = SimpleNamespace(log=pytest.fail, finish=pytest.fail), []
+    new, stand_in.run.log = stand_in.run, told.append
+    stand_in.init = lambda **given: new if given.get("reinit") == "create_new" else own
+    config = TrainConfig.default("dqn", "CartPole-v1").override(wandb="tests")
+    with MetricsFile(config, tmp_path, None, pytest.fail) as metrics:
+        metrics.write({"num_steps": 1})
+    assert told == [{"num_steps": 1}]
+
+
 def ended(run_dir):
     """A run that sent its rows to the project "tests", and could have gone on."""
     train("dqn", "CartPole-v1", wandb="tests", run_dir=str(run_dir), **SMALL, num_actors=0, total_steps=600)

@@ -49,6 +49,7 @@ class WeightsAndBiases:
                 name="/".join(run_dir.parts[-2:]),  # the seeds of a run have the last part in common with others
                 dir=str(run_dir),
                 config=config.to_dict(),
+                reinit="create_new",  # a run of the caller's own stays what it is
                 # What our processes print is in RUN/logs; nothing of the caller's output is taken.
                 settings=wandb.Settings(console="off", silent=True, x_disable_stats=True, disable_git=True),
             )
