@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.sim.api import Engine, Tree
+from drivetrain.sim.api import Engine, Tree, each
 from drivetrain.sim.compiler import NUM_SEEDS
 from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.envs.drawing import Frame
@@ -86,7 +86,7 @@ class SimEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         start = int(self.np_random.integers(NUM_SEEDS)) if seed is None else seed
         obs, infos = self.batch.reset(seed=start)
-        return jax.tree.map(lambda x: x[0], obs), infos
+        return each(lambda x: x[0], obs), infos
 
     def step(self, action: Any) -> tuple[Tree, float, bool, bool, dict[str, Any]]:
         """Take one step; see `SimVectorEnv.step`."""
@@ -96,7 +96,7 @@ class SimEnv(gymnasium.Env[Any, Any]):
         check_index(self.action_space, action)
         actions = of_one(self.action_space, action)
         obs, reward, terminated, truncated, infos = self.batch.step(actions)
-        first = jax.tree.map(lambda x: x[0], obs)
+        first = each(lambda x: x[0], obs)
         return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), of_each(infos, 1)[0]
 
     def render(self) -> Frame:
