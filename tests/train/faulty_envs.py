@@ -13,6 +13,8 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
 
+from drivetrain.core.seeding import episode_seeds
+
 
 class Faulty(PendulumEnv):
     """Breaks at the step of its process that FAULT_STEP names, and at every later one."""
@@ -132,20 +134,13 @@ class Stuck(PendulumEnv):
         time.sleep(1000)
 
 
-class StuckAnew(PendulumEnv):
-    """The second one that is made in a process never comes back from a step, as where there is one licence."""
+class StuckAtLast(PendulumEnv):
+    """Never comes back from the first of a run's last episodes."""
 
-    num_made = 0
-
-    def __init__(self):
-        super().__init__()
-        StuckAnew.num_made += 1
-        self._number = StuckAnew.num_made
-
-    def step(self, action):
-        if self._number == 2:
+    def reset(self, *, seed=None, options=None):
+        if seed in episode_seeds(0, "final", 1):
             time.sleep(1000)
-        return super().step(action)
+        return super().reset(seed=seed, options=options)
 
 
 class Helped(PendulumEnv):
@@ -163,7 +158,7 @@ class Helped(PendulumEnv):
 
 
 gymnasium.register("Stuck-v0", Stuck, max_episode_steps=50)
-gymnasium.register("StuckAnew-v0", StuckAnew, max_episode_steps=50)
+gymnasium.register("StuckAtLast-v0", StuckAtLast, max_episode_steps=50)
 gymnasium.register("Helped-v0", Helped, max_episode_steps=50)
 gymnasium.register("Faulty-v0", Faulty, max_episode_steps=50)
 gymnasium.register("Threaded-v0", Threaded, max_episode_steps=50)

@@ -331,5 +331,10 @@ def test_an_evaluator_that_never_comes_back_from_the_last_episodes_ends_the_run_
     monkeypatch.setattr(supervisor, "_RESTART_WINDOW_S", 0.0)  # as where the time-out is longer than a third of it
     settings = {"num_actors": 1, "envs_per_actor": 1, "warmup_steps": 50, "hidden": (8,), "batch_size": 16}
     settings |= {"eval_episodes": 1, "final_eval_episodes": 1, "eval_max_steps": 5, "total_steps": 100}
+    told = []
+    settings |= {"callbacks": [told.append], "run_dir": str(tmp_path / "run"), "step_timeout_s": 1}
     with pytest.raises(RunError, match=r"the evaluator .* has not come back for 1 s .* 4 times without a step"):
-        train("ddpg", "faulty_envs:StuckAnew-v0", run_dir=str(tmp_path / "run"), step_timeout_s=1, **settings)
+        train("ddpg", "faulty_envs:StuckAtLast-v0", **settings)
+    evaluated = [event.row["num_updates"] for event in told if event.kind == "evaluation"]
+    assert evaluated == sorted(set(evaluated)), "evaluated again, and told twice"
+    assert evaluated

@@ -77,7 +77,7 @@ class Supervisor:
         self._restarts: dict[tuple[Role, int], int] = {}
         self._made: dict[tuple[Role, int], object] = {}  # at its last death, see `_progress`
         self._vain_deaths: dict[tuple[Role, int], int] = {}  # one after the other, with nothing made in between
-        self._evaluated: tuple[float, float] | None = None  # steps and updates at the last evaluation
+        self._evaluated: tuple[int, int] | None = None  # steps and updates at the last evaluation
         self._watch_clock = WatchClock()
         self._signum = 0
         self._kill_now = False
@@ -173,6 +173,7 @@ class Supervisor:
             round=self._memory.round.handle() if self._memory.round is not None else None,
             episodes=self._memory.episodes if role == "actor" else None,
             moments=self._memory.moments.handle() if self._memory.moments is not None else None,
+            evaluated=self._evaluated if role == "evaluator" else None,
             recording=self._job.recording,
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.

@@ -64,6 +64,8 @@ class Assignment:
     """Where the environments are, of a deterministic run that goes on; else None."""
     moments: SegmentHandle | None
     """What actors have seen, for normalisation; None where nothing is normalised."""
+    evaluated: tuple[int, int] | None
+    """Steps and updates at the last evaluation here, of an evaluator that is started again; else None."""
     recording: Path | None
     """Where it notes what it spends its time on; None: nowhere."""
 

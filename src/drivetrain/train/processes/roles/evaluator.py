@@ -7,6 +7,7 @@ from drivetrain.train.evaluate import Selection, next_evaluation
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.processes.reports import Reports
 from drivetrain.train.processes.topology import Assignment, attach_weights
+from drivetrain.train.run_dir.checkpoint import has_best_policy
 from drivetrain.train.telemetry.recording import STARTING, WAITING, WEIGHTS
 
 _POLL_S = 0.02
@@ -27,8 +28,10 @@ def run(assignment: Assignment, reports: Reports) -> None:
             complain=lambda sentence: reports.send({"note": sentence}),
             beat=beat,
         )
-    next_steps = next_evaluation(config, assignment.origin.num_steps)
-    evaluated = -1
+    num_steps, evaluated = assignment.evaluated or (assignment.origin.num_steps, -1)
+    if not has_best_policy(assignment.run_dir):  # what a predecessor had no room for went with it
+        evaluated = -1
+    next_steps = next_evaluation(config, num_steps)
     while not ledger.stopping:
         counts = ledger.counts()
         finished = ledger.is_finished(counts)
