@@ -206,3 +206,22 @@ def test_a_participation_that_is_closed_while_it_is_granted_something_keeps_noth
         with pytest.raises(Closed, match="this participation is closed"):
             producer.acquire(3)
         assert limiter.counts().granted == 0
+
+
+def test_what_a_participation_gave_back_as_another_thread_closed_it_cannot_be_committed(monkeypatch):
+    with make() as limiter, limiter.producer() as producer, limiter.producer() as other:
+        producer.acquire(2)
+        asked = Tally.unfinished
+
+        def closed_meanwhile(tally, side, index):
+            amount = asked(tally, side, index)
+            producer.close()
+            return amount
+
+        monkeypatch.setattr(Tally, "unfinished", closed_meanwhile)
+        with pytest.raises(Closed, match="closed by another thread"):
+            producer.commit(2)
+        assert (limiter.counts().granted, limiter.counts().committed) == (0, 0)
+        other.acquire(2)
+        other.commit(2)
+        assert (limiter.counts().granted, limiter.counts().committed) == (2, 2)

@@ -254,7 +254,8 @@ class Participation:
             raise InvalidInput(
                 f"amount: expected at most the {unfinished} acquired and not committed, got {amount}; acquire first"
             )
-        self._tally.commit(self._side, index, amount)
+        if not self._tally.commit_granted(self._side, index, amount):
+            raise Closed("this participation was closed by another thread, and gave back what was to be committed")
         self._tally.wake(Side.CONSUMERS if self._side is Side.PRODUCERS else Side.PRODUCERS)
 
     @contextmanager

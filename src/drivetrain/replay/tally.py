@@ -129,11 +129,18 @@ class Tally:
             self._lines[side][index, _COMMITTED] += amount
             return self.counts()
 
+    def commit_granted(self, side: Side, index: int, amount: int) -> bool:
+        """Note what was done of what this process is granted still; False: not so much, as its line was freed."""
+        with self._mutex:
+            is_granted = self.is_mine(side, index) and amount <= self.unfinished(side, index)
+            if is_granted:
+                self._lines[side][index, _COMMITTED] += amount
+            return is_granted
+
     def give_back(self, side: Side, index: int, *, but: int = 0) -> int:
         """Return what was granted and not committed, but so much of it; how much that was."""
         # A turn that nobody goes on with is collected anywhere, also where this very thread has the lock.
-        has_lock = self._mutex.holder == threading.get_native_id()
-        with contextlib.nullcontext() if has_lock else self._mutex:
+        with contextlib.nullcontext() if self._is_locked_here() else self._mutex:
             unfinished = self._give_back(side, index, but)
         self.wake(Side.PRODUCERS)
         self.wake(Side.CONSUMERS)
@@ -185,11 +192,13 @@ class Tally:
     def unregister(self, side: Side, index: int) -> None:
         """Free a line of this process and return what is unfinished on it.
 
-        Takes no lock, which this very thread may hold where a participation is collected: nobody else changes the
-        line of a process that lives, and each of both stores is whole.
+        Without the lock, if somebody keeps it who does not go on: only another thread of this process might change the
+        line, and each of both stores is whole.
         """
-        self._give_back(side, index, 0)
-        self._lines[side][index, _PID] = 0
+        # A participation is collected anywhere, also where this very thread has the lock.
+        with contextlib.nullcontext() if self._is_locked_here() else self._mutex.within(_LOCK_S):
+            self._give_back(side, index, 0)
+            self._lines[side][index, _PID] = 0
         self.wake(Side.PRODUCERS)
         self.wake(Side.CONSUMERS)
 
@@ -218,6 +227,9 @@ class Tally:
                             self._lines[side][index, _PID] = -pid
                     self.wake(Side.PRODUCERS)
                     self.wake(Side.CONSUMERS)
+
+    def _is_locked_here(self) -> bool:
+        return self._mutex.holder == threading.get_native_id()
 
     def _give_back(self, side: Side, index: int, but: int) -> int:
         line = self._lines[side][index]
