@@ -140,6 +140,28 @@ def test_a_forked_process_is_told_what_to_do_in_place_of_waiting_for_ever_for_th
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 6
 
 
+def test_a_fork_of_a_process_that_used_jax_for_other_things_is_told_so_too():
+    script = """
+import os, signal, warnings
+import jax.numpy as jnp
+from drivetrain import sim
+from drivetrain.core.errors import InvalidInput
+
+jnp.ones(3).block_until_ready()
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # it would wait for ever
+    try:
+        sim.make_vec("CartPole-v1", 2).reset(seed=0)
+    except InvalidInput as error:
+        os._exit('context="spawn"' in str(error))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "1\n", done.stderr
+
+
 @pytest.mark.filterwarnings("ignore")  # JAX warns of forks, and Gymnasium of the error that it raises
 def test_a_worker_of_gymnasium_passes_on_what_a_forked_process_is_told():
     venv = gymnasium.make_vec("drivetrain/CartPole-v1", 1, vectorization_mode="async")
