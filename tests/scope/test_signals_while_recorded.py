@@ -8,7 +8,8 @@ import sys
 import pytest
 from programs import profiled_text
 
-from drivetrain.scope import _native
+from drivetrain import scope
+from drivetrain.scope import _native, process
 
 
 @pytest.mark.release
@@ -71,7 +72,7 @@ for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
 print("ready", flush=True)
 sys.stdin.read()
 """)
-    process = subprocess.Popen(
+    running = subprocess.Popen(
         [sys.executable, "-m", "drivetrain.cli.main", "profile", "-o", tmp_path / "run.scope", script],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE,
@@ -80,14 +81,53 @@ sys.stdin.read()
         start_new_session=True,  # as in a terminal, `timeout` and schedulers, a group of its own
         text=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        assert process.stdout.readline() == "ready\n"
+    assert running.stdin is not None
+    assert running.stdout is not None
+    with running:
+        assert running.stdout.readline() == "ready\n"
         told: list[str] = []
         for number, how in ((signum, send), (signal.SIGUSR1, os.kill)):
-            how(process.pid, number)
-            told.append(process.stdout.readline().strip())
-        process.stdin.close()
-        rest = process.stdout.read()
-    assert [*told, rest, process.returncode] == [signum.name, "SIGUSR1", "", 0]
+            how(running.pid, number)
+            told.append(running.stdout.readline().strip())
+        running.stdin.close()
+        rest = running.stdout.read()
+    assert [*told, rest, running.returncode] == [signum.name, "SIGUSR1", "", 0]
+
+
+def test_a_signal_that_comes_before_the_program_has_begun_reaches_it(tmp_path):
+    script = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from drivetrain.scope import program
+
+begin = subprocess.Popen
+signals = [signal.SIGTERM]
+
+def sent_meanwhile(*arguments, **options):
+    if "time" in arguments[0][-1] and signals:  # it is the program's turn
+        os.kill(os.getpid(), signals.pop())
+    return begin(*arguments, **options)
+
+subprocess.Popen = sent_meanwhile
+print(program.run(Path(sys.argv[1]), ["-c", "import time; time.sleep(60)"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path / "run.scope"], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{-signal.SIGTERM}\n", done.stderr
+
+
+def test_ctrl_c_between_the_claim_of_a_session_and_its_begin_leaves_the_process_free_to_record(tmp_path, monkeypatch):
+    class Interrupted:
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *exc_info):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(process._current, "claiming", Interrupted(), raising=False)
+        with pytest.raises(KeyboardInterrupt), scope.session(tmp_path / "first"):
+            pass
+    with scope.session(tmp_path / "second"):
+        assert process.recording_into() == (tmp_path / "second").resolve()

@@ -46,15 +46,18 @@ def enter(path: Path, **more: Any) -> Path:
         InvalidInput: This process records already.
     """
     folder = path.resolve()
-    with _current.claiming:  # of threads that begin at once, one does
-        require_silence()
-        _current.folder = folder
+    is_claimed = False
     try:
+        with _current.claiming:  # of threads that begin at once, one does
+            require_silence()
+            is_claimed = True
+            _current.folder = folder
         _current.start = _free_start(folder)
         describe(folder, **more)
         table.write_to(_own(folder, "sites"))
-    except BaseException:
-        _current.folder = None
+    except BaseException:  # Ctrl-C, too, anywhere from the claim on
+        if is_claimed:
+            _current.folder = None
         raise
     return folder
 

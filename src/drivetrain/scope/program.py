@@ -77,17 +77,23 @@ def run(
         leave_note(folder, "gpu-plan", gpu.note)
     named.note_all_as_missing(folder, hooks.get(named.VARIABLE, ""))
     environment = {**os.environ, **hooks, **gpu.environment, FOLDER_VARIABLE: str(folder.resolve()), "PYTHONPATH": path}
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
     with Bystander(_FORWARDED) as bystander:
-        # What was opened for the program stays open, as `<(...)` of a shell; what we open ourselves is not inherited.
-        process = subprocess.Popen([sys.executable, *command], env=environment, close_fds=False)
 
         def forward(signum: int, frame: FrameType | None) -> None:
+            if process is None:
+                early.append(signum)
             # What a terminal or `timeout` sends, the program gets too, and decides what comes of it: not twice.
-            if not bystander.was_told_of(signum):
+            elif not bystander.was_told_of(signum):
                 process.send_signal(signum)
 
         before = {signum: signal.signal(signum, forward) for signum in _FORWARDED}
         try:
+            # What was opened for the program stays open, as `<(...)` of a shell; what we open is not inherited.
+            process = subprocess.Popen([sys.executable, *command], env=environment, close_fds=False)
+            for signum in early:  # also those of the group, which the program was no part of yet
+                process.send_signal(signum)
             with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
                 code = process.wait()
         finally:
