@@ -62,7 +62,7 @@ def test_a_signal_reaches_the_program_once_whether_it_is_sent_to_the_profiler_al
 ):
     script = tmp_path / "program.py"
     script.write_text("""
-import signal, sys
+import select, signal, sys
 
 def tell(signum, frame):
     print(signal.Signals(signum).name, flush=True)
@@ -70,7 +70,8 @@ def tell(signum, frame):
 for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
     signal.signal(signum, tell)
 print("ready", flush=True)
-sys.stdin.read()
+while not select.select([sys.stdin], [], [], 0.01)[0]:  # a signal just before a read without end would wait for that
+    pass
 """)
     running = subprocess.Popen(
         [sys.executable, "-m", "drivetrain.cli.main", "profile", "-o", tmp_path / "run.scope", script],
