@@ -2,10 +2,17 @@
 
 import fcntl
 import os
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+from drivetrain.core.errors import SegmentError
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.ledger.rules import START
 from drivetrain.train.processes.reports import Inbox, Reports
+from drivetrain.train.processes.topology import Memory
+from drivetrain.train.runs.requirements import describe
 from drivetrain.train.weights import Weights
 
 
@@ -61,3 +68,21 @@ def test_an_offer_to_a_dead_supervisor_is_lost_and_harmless():
     os.close(inbox.fd)
     assert not Reports(fd=inbox.writing_fd).offer({"number": 1})
     inbox.close_writing()
+
+
+@pytest.mark.parametrize("failing", ["Weights.create", "load_checkpoint", "first_published"])
+def test_memory_of_a_run_that_cannot_be_had_whole_is_let_go_at_once(monkeypatch, failing):
+    def refuse(*arguments):
+        raise SegmentError("no room")
+
+    monkeypatch.setattr(f"drivetrain.train.processes.topology.{failing}", refuse)
+    monkeypatch.setattr("drivetrain.train.processes.topology.load_replay", lambda *_, **options: None)
+    config = (
+        TrainConfig.default("dqn", "CartPole-v1").override(deterministic=True, num_actors=1, capacity=100).resolved()
+    )
+    interface = describe(config)
+    with pytest.raises(SegmentError) as caught:  # whose traceback holds what was made
+        Memory(config, interface, START, Path("absent") if failing == "load_checkpoint" else None)
+    held = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+    assert not [file for file in held if "replay" in file or "rollout" in file], "its largest parts"
+    assert caught.tb

@@ -8,6 +8,7 @@
 Each child has a pipe of its own to the supervisor, for reports.
 """
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -127,15 +128,27 @@ class Memory:
     """
 
     def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
-        saved = load_replay(checkpoint, shared=True, scratch_dir=config.replay.scratch_dir) if checkpoint else None
-        self.experience = make_experience(config, interface, shared=True) if saved is None else saved
-        self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
-        self.weights = Weights.create(num_published(config, interface))
-        self.moments = MomentsBoard.create(config, interface)
-        by_rounds = config.run.deterministic and not config.on_policy
-        stored = stored_interface(config, interface, origin)
-        self.round = RolloutBuffer.create(config, stored, shared=True) if by_rounds else None
-        self.episodes: Episodes | None = None
+        with contextlib.ExitStack() as held:  # an error on the way lets go of what there is by then
+            saved = load_replay(checkpoint, shared=True, scratch_dir=config.replay.scratch_dir) if checkpoint else None
+            self.experience = make_experience(config, interface, shared=True) if saved is None else saved
+            held.callback(self.experience.close)
+            self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
+            held.callback(self.ledger.close)
+            self.weights = Weights.create(num_published(config, interface))
+            held.callback(self.weights.close)
+            if (moments := MomentsBoard.create(config, interface)) is not None:
+                held.callback(moments.close)
+            self.moments = moments
+            self.round: RolloutBuffer | None = None
+            if config.run.deterministic and not config.on_policy:
+                self.round = RolloutBuffer.create(config, stored_interface(config, interface, origin), shared=True)
+                held.callback(self.round.close)
+            self.episodes: Episodes | None = None
+            self._begin(config, interface, origin, checkpoint)
+            self._held = held.pop_all()
+
+    def _begin(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
+        """Publish what the run begins with."""
         if checkpoint:
             arrays = load_checkpoint(checkpoint)[0]
             vector = arrays["params"]
@@ -149,9 +162,4 @@ class Memory:
 
     def close(self) -> None:
         """Let go of it; the kernel frees it with the last process that holds it."""
-        self.experience.close()
-        self.ledger.close()
-        self.weights.close()
-        for optional in (self.moments, self.round):
-            if optional is not None:
-                optional.close()
+        self._held.close()
