@@ -117,6 +117,7 @@ class Forever(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
     num_resets = 0
+    _max_episode_steps = 5  # of its own, and whatever that means
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

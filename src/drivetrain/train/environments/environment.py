@@ -18,7 +18,7 @@ from typing import Any, NoReturn, SupportsFloat, cast
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import FrameStackObservation
+from gymnasium.wrappers import FrameStackObservation, TimeLimit
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
@@ -276,8 +276,12 @@ class Environment:
     @property
     def has_limit(self) -> bool:
         """Whether Gymnasium cuts its episodes off after some number of steps."""
-        name = "_max_episode_steps"  # of Gymnasium's TimeLimit
-        return self._env.has_wrapper_attr(name) and self._env.get_wrapper_attr(name) is not None
+        env: Any = self._env
+        while isinstance(env, gymnasium.Wrapper):
+            if isinstance(env, TimeLimit):
+                return True
+            env = env.env
+        return False
 
     def frame(self) -> NDArray[np.uint8]:
         """A picture uint8[height, width, 3] of its present state; its render_mode is "rgb_array".
