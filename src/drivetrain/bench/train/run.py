@@ -14,12 +14,18 @@ from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.core.errors import RunError
 
 
-def run_rival(rival: Rival, job: Job, *, timeout_s: float = 1_800.0) -> Outcome:
+def run_rival(rival: Rival, job: Job, *, timeout_s: float | None = None) -> Outcome:
     """Run one job in a fresh process, in an empty folder that is removed afterwards.
+
+    Args:
+        rival: Who.
+        job: What it trains.
+        timeout_s: Seconds that it may take; None: half an hour, or a tenth of a second for each step, if that is more.
 
     Raises:
         RunError: The process failed or took longer than `timeout_s`; ends with its last line.
     """
+    timeout_s = max(1_800.0, 0.1 * job.total_steps) if timeout_s is None else timeout_s
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         folder = Path(name)
         job_path, outcome_path = folder / "job.json", folder / "outcome.json"
