@@ -58,6 +58,15 @@ def test_an_episode_that_is_cut_off_is_told_as_such():
     assert [info["TimeLimit.truncated"] for info in infos] == [True, True]
 
 
+def test_options_of_a_reset_are_refused_where_they_are_set():
+    env = SB3VecEnv("CartPole-v1", 2)
+    for none in (None, {}, [{}, {}]):
+        env.set_options(none)
+    for some in ({"low": 0}, [{}, {"low": 0}]):
+        with pytest.raises(InvalidInput, match="set_options: expected none, since a reset restarts every environment"):
+            env.set_options(some)
+
+
 @pytest.mark.release
 def test_infos_of_episodes_that_end_together_are_looked_at_once(monkeypatch):
     asked = []

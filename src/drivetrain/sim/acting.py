@@ -112,7 +112,7 @@ def example_of(path: Any, leaf: Any) -> jax.ShapeDtypeStruct:
     try:
         return shape_of(leaf)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error
+        raise no_array(name, leaf, error) from error
 
 
 def shape_of(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -261,4 +261,9 @@ def array_of(name: str, leaf: Any, dtype: Any = None) -> Any:
             dtype = own if hasattr(leaf, "dtype") else jax.dtypes.canonicalize_dtype(own)
         return np.asarray(leaf, dtype)
     except (TypeError, ValueError, OverflowError, RuntimeError, BufferError) as error:
-        raise InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}") from error
+        raise no_array(name, leaf, error) from error
+
+
+def no_array(name: str, leaf: Any, error: Exception) -> InvalidInput:
+    """The error for what stands where an array or a number was expected."""
+    return InvalidInput(f"{name}: expected an array or a number, got a {type(leaf).__name__}: {error}")

@@ -41,6 +41,12 @@ class SB3VecEnv(VecEnv):
         self.waiting: Any = None
         super().__init__(num_envs, self.batch.single_observation_space, self.batch.single_action_space)
 
+    def set_options(self, options: list[dict[str, Any]] | dict[str, Any] | None = None) -> None:
+        """Refused, unless there are none: a reset restarts all environments, and knows nothing else."""
+        if any(options if isinstance(options, list) else [options]):
+            raise InvalidInput(f"set_options: expected none, since a reset restarts every environment, got {options!r}")
+        super().set_options(options)
+
     def reset(self) -> Any:
         """Start all episodes, from the number that `seed` was given, if it was."""
         seed = self._seeds[0]
