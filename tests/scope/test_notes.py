@@ -1,5 +1,7 @@
 """What is missing is said in sentences, and nothing fails of saying so."""
 
+from drivetrain import scope
+from drivetrain.scope.hooks import torch_operators
 from drivetrain.scope.notes import leave_note, read_notes
 
 
@@ -19,3 +21,12 @@ def test_a_note_that_cannot_be_written_is_not_said_and_none_is_too_odd_to_be(tmp
 def test_notes_that_are_not_text_are_read_all_the_same(tmp_path):
     (tmp_path / "7.not-captured").write_bytes(b"\xff was not hooked")
     assert read_notes(tmp_path) == ["� was not hooked"]
+
+
+def test_a_library_of_operators_that_does_not_fit_is_said_and_keeps_no_other_hook_from_pytorch(tmp_path, monkeypatch):
+    (tmp_path / "of_another.so").write_text("no library")
+    monkeypatch.setenv(torch_operators.VARIABLE, str(tmp_path / "of_another.so"))
+    with scope.session(tmp_path / "run"):
+        assert torch_operators.install() is False
+    (note,) = read_notes(tmp_path / "run")
+    assert "operators of PyTorch were not recorded, and modules count as native time whole: " in note

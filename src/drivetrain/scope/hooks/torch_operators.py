@@ -17,6 +17,8 @@ from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
+from drivetrain.scope.notes import leave_note
+from drivetrain.scope.process import recording_into
 from drivetrain.scope.sites import Site, table
 
 VARIABLE = "DRIVETRAIN_SCOPE_TORCH_OPERATORS"
@@ -54,16 +56,20 @@ def built() -> Path:
 
 
 def install() -> bool:
-    """Record operators of this process, if its program is to be; PyTorch is imported by then.
-
-    Raises:
-        OSError: The library does not fit the PyTorch that the program uses.
+    """Record operators of this process, if that is asked for, and the library fits the PyTorch of its program, which is
+    imported by then; whether they are recorded. Where it does not fit, a note says so.
     """
     library = os.environ.get(VARIABLE)
     if not library:
         return False
+    try:
+        functions = ctypes.CDLL(library)
+    except OSError as error:
+        if (folder := recording_into()) is not None:
+            told = f"operators of PyTorch were not recorded, and modules count as native time whole: {error}"
+            leave_note(folder, f"{os.getpid()}.torch-operators", f"Process {os.getpid()}: {told}")
+        return False
     begin, end = _native.operator_callbacks(table.number(Site("torch operator", "", "backend")))
-    functions = ctypes.CDLL(library)
     functions.drivetrain_record_operators.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     functions.drivetrain_record_operators(begin, end)
     return True
