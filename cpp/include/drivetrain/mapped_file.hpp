@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -72,7 +73,10 @@ class MappedFile {
     // Reserved, not only sized: a full disk must refuse here, not by SIGBUS at a store.
     void* memory = MAP_FAILED;
     const FileIdentity identity(fd);
-    if (::posix_fallocate(fd, 0, static_cast<off_t>(nbytes)) == 0)
+    int refused;
+    do refused = ::posix_fallocate(fd, 0, static_cast<off_t>(nbytes));
+    while (refused == EINTR);  // by a signal, whose handler has run
+    if (refused == 0)
       memory = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ::close(fd);
     if (memory == MAP_FAILED) {
