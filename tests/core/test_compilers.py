@@ -50,6 +50,7 @@ def test_a_compiler_that_made_nothing_is_an_error(tmp_path):
         ("import sys; print('note: see\\n  a.cpp:3: error: no y  \\nerror: more', file=sys.stderr); sys.exit(1)",
          "a.cpp:3: error: no y"),
         ("import sys; print('it went wrong', file=sys.stderr); sys.exit(1)", "it went wrong"),
+        ("import os, sys; os.write(2, b'\\xff.cpp: error: no z'); sys.exit(1)", "\ufffd.cpp: error: no z"),
         ("import sys; sys.exit(4)", "exit code 4, without a word"),
     ],
 )  # fmt: skip
