@@ -257,14 +257,26 @@ void sums_of_threads_are_their_own_and_can_be_read_meanwhile() {
   event_log.keeps_totals = true;
   CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
   constexpr int kPairs = 20'000;
+  std::atomic<int> num_halfway{0};
+  std::atomic<bool> go_on{false};
   std::vector<std::thread> threads;
-  for (std::uint32_t t = 0; t < 3; ++t) threads.emplace_back([] { record_pairs(5, kPairs); });
-  for (int i = 0; i < 20; ++i) totals_files(folder);
+  for (std::uint32_t t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      record_pairs(5, kPairs / 2);
+      ++num_halfway;
+      while (!go_on.load()) std::this_thread::yield();
+      record_pairs(5, kPairs / 2);
+    });
+  while (num_halfway.load() < 3) std::this_thread::yield();
+  using Entries = std::map<std::vector<std::uint32_t>, std::uint64_t>;
+  const Entries half{{{5}, kPairs / 2}, {{5, 6}, kPairs / 2}}, whole{{{5}, kPairs}, {{5, 6}, kPairs}};
+  CHECK(totals_files(folder).size() == 3);
+  for (const auto& file : totals_files(folder)) CHECK(entries(file) == half);
+  go_on.store(true);
   for (auto& thread : threads) thread.join();
   event_log.close();
-  const std::map<std::vector<std::uint32_t>, std::uint64_t> expected{{{5}, kPairs}, {{5, 6}, kPairs}};
   CHECK(totals_files(folder).size() == 3);
-  for (const auto& file : totals_files(folder)) CHECK(entries(file) == expected);
+  for (const auto& file : totals_files(folder)) CHECK(entries(file) == whole);
 }
 
 void sums_of_a_killed_child_hold_what_it_did_and_its_parents_what_that_did() {

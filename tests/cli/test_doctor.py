@@ -153,8 +153,3 @@ def test_a_reader_who_went_away_is_no_failed_check():
     with open(writer, "wb") as gone:
         done = subprocess.run(words, env=environment, stdout=gone, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_an_unknown_option_exits_2(capsys):
-    assert main(["doctor", "--jsn", "x"]) == 2
-    assert "--jsn" in capsys.readouterr().err

@@ -16,7 +16,6 @@ from drivetrain.train.config.parts import RunConfig
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["eval", "run", "--which", "y"], "invalid choice 'y' for argument '--which'. Expected one of"),
         (["envs", "--al"], "Unrecognized options: --al; perhaps you meant: --all"),
         (["doctor", "x"], "Unrecognized options: x"),
         (["doctor", "--json"], "Missing value for argument '--json'"),

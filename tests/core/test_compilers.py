@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from drivetrain.core import compilers
-from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 from live_processes import wait_until_dead
@@ -51,6 +50,7 @@ def test_a_compiler_that_made_nothing_is_an_error(tmp_path):
         ("import sys; print('note: see\\n  a.cpp:3: error: no y  \\nerror: more', file=sys.stderr); sys.exit(1)",
          "a.cpp:3: error: no y"),
         ("import sys; print('it went wrong', file=sys.stderr); sys.exit(1)", "it went wrong"),
+        ("import os, sys; os.write(2, b'\\xff.cpp: error: no z'); sys.exit(1)", "\ufffd.cpp: error: no z"),
         ("import sys; sys.exit(4)", "exit code 4, without a word"),
     ],
 )  # fmt: skip
@@ -102,11 +102,3 @@ def test_cxx_may_have_arguments_or_be_a_path_with_spaces(monkeypatch, tmp_path):
     }.items():
         monkeypatch.setenv("CXX", text)
         assert find_cxx() == command
-
-
-def test_the_cache_is_the_users_own(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert user_cache("kernels") == tmp_path / "drivetrain" / "kernels"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert user_cache("kernels") == tmp_path / ".cache" / "drivetrain" / "kernels"

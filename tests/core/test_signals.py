@@ -2,12 +2,14 @@
 
 import os
 import signal
+import time
 
 import pytest
 
+from drivetrain.core.errors import TimedOut
 from drivetrain.core.interrupts import noting_interrupts
 from drivetrain.core.processes import succeeds_anew
-from drivetrain.core.signals import Interruption, Signals, may_be_ctrl_c
+from drivetrain.core.signals import Interruption, Signals, may_be_ctrl_c, raise_for, time_limit
 
 
 @pytest.mark.usefixtures("usual_hangups")
@@ -139,3 +141,46 @@ def test_an_interrupt_that_no_signal_of_ours_has_raised_is_somebodys_own():
         assert not may_be_ctrl_c(raised_by(someones_own))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_raises_except_where_that_would_break_something_and_the_last_one_says_how_to_end():
+    interruption = Interruption()
+    with interruption.held():
+        interruption.note(signal.SIGINT)
+        interruption.note(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        interruption.note(signal.SIGINT)
+    with pytest.raises(SystemExit) as ended:
+        raise_for(interruption.signum)
+    assert ended.value.code == 128 + signal.SIGTERM
+    with pytest.raises(KeyboardInterrupt):
+        raise_for(signal.SIGINT)
+
+
+@pytest.fixture
+def no_alarm():
+    """Nobody has set an alarm; the one that ends a hanging test goes on afterwards."""
+    left_s, handler = signal.setitimer(signal.ITIMER_REAL, 0)[0], signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
+@pytest.mark.usefixtures("no_alarm")
+def test_what_takes_longer_than_its_time_raises_a_sentence_and_what_does_not_leaves_no_alarm():
+    with pytest.raises(TimedOut, match="it hangs"), time_limit(0.01, "it hangs"):
+        time.sleep(60)
+    for seconds in (60.0, float("inf")):
+        with time_limit(seconds, "it hangs"):
+            assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]) == (signal.SIG_DFL, 0)
+
+
+@pytest.mark.usefixtures("no_alarm")
+def test_an_alarm_that_somebody_else_has_set_is_left_as_it_is():
+    signal.setitimer(signal.ITIMER_REAL, 50)
+    with time_limit(0.001, "it hangs"):
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 50
+        time.sleep(0.01)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 1
+    signal.setitimer(signal.ITIMER_REAL, 0)

@@ -262,7 +262,7 @@ def test_rewards_that_do_not_fit_are_named_and_the_steps_are_there(reward, messa
         writer.add(**step_of([0], [3]))
 
 
-def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others(monkeypatch):
+def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others():
     """One of two environments ends episodes of fifty steps, the other is begun later, or waits in an episode."""
     with Replay(1000, SPEC) as replay:
         writer = replay.hindsight_writer(2, reward=reward_of)

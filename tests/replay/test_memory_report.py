@@ -61,7 +61,7 @@ def test_a_limit_of_the_process_that_has_no_room_is_told_with_what_wanted_how_mu
     """As of `ulimit -v`, which what the kernel says of available memory knows nothing of."""
     printed = run_script(
         """
-import resource, sys
+import mmap, resource, sys
 from children import *
 from drivetrain.core.errors import SegmentError
 spec = {"x": ((1000,), "float32")}
@@ -70,7 +70,7 @@ step = {"x": np.zeros((8, 1000), np.float32), "reward": np.zeros(8), "terminated
 replay.writer(8).add(**step, truncated=np.zeros(8, bool))
 replay.save(sys.argv[1])
 with open("/proc/self/statm") as statm:
-    now = int(statm.read().split()[0]) * 4096
+    now = int(statm.read().split()[0]) * mmap.PAGESIZE
 resource.setrlimit(resource.RLIMIT_AS, (now + 2**28, -1))
 for call in (
     lambda: Replay(200_000, spec),

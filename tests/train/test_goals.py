@@ -106,6 +106,10 @@ def test_rows_of_several_steps_get_the_goal_of_the_end(tmp_path):
     rows = rows_of(tmp_path)
     reached = (rows.next_obs["achieved_goal"] == rows.next_obs["desired_goal"]).all(-1)
     assert np.array_equal(rows.discount == 0, reached)
+    # 60 steps in 8 environments, whose windows of 2 steps are open; and once more those of episodes, of up to 4 steps,
+    # that have ended, with the goal that they came to.
+    assert 60 - 8 + 60 - 8 * 3 <= len(reached) <= 2 * 60
+    assert reached.sum() >= (60 - 8 * 3) / 4
 
 
 def test_clipped_rewards_are_clipped_for_other_goals_too(tmp_path):

@@ -15,7 +15,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_experience
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, save_checkpoint
 from drivetrain.train.runs.requirements import describe
-from live_processes import wait_until_dead
+from live_processes import is_running, wait_until_dead
 
 COMMAND = [sys.executable, "-m", "drivetrain.cli.main"]
 SMALL = {
@@ -75,7 +75,7 @@ class Run:
     def end(self):
         """(exit code, stdout, stderr), after making sure that nothing is left."""
         out, err = self.process.communicate(timeout=180)
-        assert not [pid for pid in self.pids if Path(f"/proc/{pid}").exists()], "processes are left"
+        assert not [pid for pid in self.pids if is_running(pid)], "processes are left"
         return self.process.returncode, out, err
 
 

@@ -6,6 +6,7 @@ witness: this file, as a program of its own, since whoever asks may have threads
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -57,8 +58,10 @@ class Bystander:
     def was_told_of(self, signum: int) -> bool:
         """Whether the signal that has just come here came to the whole group; to be called by its handler."""
         until = time.monotonic() + _WITNESS_S
+        poll = select.poll()  # `select` takes no number above 1,023
+        poll.register(self._says, select.POLLIN)
         while (left := until - time.monotonic()) > 0 and not self._knows(signum):
-            if not select.select([self._says], [], [], left)[0]:
+            if not poll.poll(math.ceil(left * 1e3)):
                 break
             with contextlib.suppress(BlockingIOError):
                 said = os.read(self._says, _RECORD.size)

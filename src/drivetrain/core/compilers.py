@@ -110,7 +110,7 @@ def _answered(command: Sequence[str], timeout_s: float, source: str = "") -> sub
         subprocess.TimeoutExpired: It was not done in time.
     """
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace") as process:
         try:
             said, complained = process.communicate(source, timeout=timeout_s)
         except BaseException:  # also an interruption, which a notebook tells this process alone

@@ -75,7 +75,8 @@ def is_found_anew(name: str) -> bool:
     Not so of one that was loaded from a file by its path, or made in memory.
     """
     package = name.partition(".")[0]
-    return any(finder.find_spec(package, None) is not None for finder in sys.meta_path)
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]  # `import` asks no others
+    return any(finder.find_spec(package, None) is not None for finder in finders)
 
 
 def folder_of(name: str) -> Path | None:

@@ -43,7 +43,7 @@ def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
         ("target_interval", 0), ("update_ratio", -1), ("update_ratio", "a"), ("updates_per_call", 0),
         ("epsilon_end", 2.0), ("warmup_steps", -1), ("eval_episodes", 0), ("checkpoint_interval_s", 0.0),
         ("total_steps", 2**63), ("eval_episodes", 10**23), ("final_eval_episodes", 2**29), ("updates_per_call", 10**23),
-        ("target_interval", 2**31), ("value_max", 1e39), ("eval_envs", 0),
+        ("target_interval", 2**31), ("value_max", 1e39), ("eval_envs", 0), ("update_ratio", "1e9999"),
         ("value_max", -10.0), ("value_max", float("nan")), ("adam_epsilon", 1e-46), ("learning_rate", 1e39),
         ("noise_scale", 1e-46), ("num_actors", 10**400), ("envs_per_actor", 2**31), ("num_learners", 2**31),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import Run, rows_without_times
+from whole_run import rows_without_times
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import resume, train
@@ -35,6 +35,7 @@ FLAGS = [
     "--num-envs", "4", "--rollout-length", "64", "--batch-size", "64", "--hidden", "16", "--eval-episodes", "2",
     "--final-eval-episodes", "3", "--num-actors", "2",
 ]  # fmt: skip
+PPO = ("ppo", "CartPole-v1")
 NORMALISED = {"normalize_observations": True, "normalize_rewards": True}
 
 
@@ -257,24 +258,9 @@ def test_steps_of_a_rollout_that_nothing_was_learned_from_are_taken_again(tmp_pa
     ledger.close()
 
 
-@pytest.fixture
-def start(tmp_path):
-    runs = []
-
-    def start_run(*flags):
-        runs.append(Run(tmp_path / "run", *flags, what=("ppo", "CartPole-v1")))
-        return runs[-1]
-
-    yield start_run
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-        run.process.communicate()
-
-
 @pytest.mark.release
 def test_an_actor_killed_in_the_middle_of_a_rollout_is_replaced_and_the_run_finishes_exactly(start):
-    run = start(*FLAGS, "--total-steps", "40000")
+    run = start(*FLAGS, "--total-steps", "40000", what=PPO)
     run.wait_until_learning()
     (pid,) = run.children("actor-1")
     os.kill(pid, signal.SIGKILL)
@@ -289,7 +275,7 @@ def test_an_actor_killed_in_the_middle_of_a_rollout_is_replaced_and_the_run_fini
 
 @pytest.mark.release
 def test_a_killed_learner_ends_the_run_with_a_usable_checkpoint(start):
-    run = start(*FLAGS, "--total-steps", "100000000")
+    run = start(*FLAGS, "--total-steps", "100000000", what=PPO)
     run.wait_until_learning()
     (pid,) = run.children("learner")
     os.kill(pid, signal.SIGKILL)
@@ -301,7 +287,7 @@ def test_a_killed_learner_ends_the_run_with_a_usable_checkpoint(start):
 
 @pytest.mark.release
 def test_an_interrupted_run_drains_and_saves(start):
-    run = start(*FLAGS, "--total-steps", "100000000")
+    run = start(*FLAGS, "--total-steps", "100000000", what=PPO)
     run.wait_until_learning()
     run.process.send_signal(signal.SIGINT)
     code, _, err = run.end()

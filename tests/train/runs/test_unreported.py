@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -44,7 +45,15 @@ def test_a_row_of_sums_that_were_kept_is_that_of_all_of_it(tmp_path):
     }
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", "{", '{"num_steps": 700}', '{"num_steps": 800, "num_lags": 1}'])
+WHOLE = json.dumps({"num_steps": 700, **asdict(Unreported())})
+DAMAGED = ["", "[]", "{", "7", "[" * 100_000, WHOLE.replace('"num_lags": 0', '"num_lags": 1e999')]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, *DAMAGED, '{"num_steps": 700}', '{"num_steps": 800, "num_lags": 1}'],
+    ids=lambda text: str(text)[:9],
+)
 def test_what_is_of_another_checkpoint_or_damaged_counts_for_nothing(tmp_path, content):
     if content is not None:
         (tmp_path / FILE).write_text(content)

@@ -17,6 +17,7 @@ from drivetrain.train.episode import Episode
 from drivetrain.train.telemetry.sinks.sink import Row
 
 FILE = "unreported.json"
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(kw_only=True)
@@ -76,7 +77,7 @@ class Unreported:
     @classmethod
     def kept(cls, run_dir: Path, num_steps: int) -> "Unreported":
         """What was kept with the checkpoint of so many steps; an empty one if nothing was, or it cannot be read."""
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(OSError, *_DAMAGED):
             sums = json.loads((run_dir / FILE).read_bytes())
             if sums.pop("num_steps") == num_steps:
                 return cls(**{name: type(zero)(sums[name]) for name, zero in asdict(cls()).items()})

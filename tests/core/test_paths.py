@@ -1,0 +1,46 @@
+"""Paths as callers give them, and the folder that a process is in."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import back_here, folder_here, given_path
+
+
+def test_text_and_paths_are_taken_and_a_tilde_is_a_users_folder_unless_it_is_in_a_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("~/run", Path("~/run"), tmp_path / "run"):
+        assert given_path("run_dir", value) == tmp_path / "run"
+    assert given_path("run_dir", "a/~b") == Path("a/~b")
+    assert given_path("run_dir", "./~b") == Path.cwd() / "~b"
+
+
+class OfBytes:
+    def __fspath__(self):
+        return b"run"
+
+
+@pytest.mark.parametrize("value", [None, 3, b"run", OfBytes(), "", "a\0b"], ids=repr)
+def test_what_is_no_path_is_refused_by_the_name_of_the_argument(value):
+    with pytest.raises(InvalidInput, match=r"^run_dir: expected a folder, got "):
+        given_path("run_dir", value, expected="a folder")
+
+
+def test_who_went_elsewhere_is_back_even_in_a_folder_that_was_removed_and_is_told_so(monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    assert folder_here() == gone
+
+    @back_here()
+    def go_elsewhere():
+        os.chdir("/")
+        gone.rmdir()
+        raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError, match="on the way"):
+        go_elsewhere()
+    with pytest.raises(InvalidInput, match="does not exist any more; `cd` to one that does"):
+        folder_here()
