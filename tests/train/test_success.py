@@ -112,7 +112,9 @@ def test_success_is_a_truth_or_a_number(info, value):
     assert success_of(info) == value
 
 
-@pytest.mark.parametrize("info", [{}, None, {"success": "yes"}, {"is_success": np.ones(2)}, {"success": math.nan}])
+@pytest.mark.parametrize(
+    "info", [{}, None, {"success": "yes"}, {"is_success": np.ones(2)}, {"success": math.nan}, {"success": 10**400}]
+)
 def test_what_is_neither_is_nothing(info):
     assert math.isnan(success_of(info))
 

@@ -1,5 +1,6 @@
 """What a played episode came to, in training as in evaluation."""
 
+import contextlib
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
@@ -26,7 +27,8 @@ def success_of(info: Any) -> float:
         if isinstance(said, np.ndarray | np.generic) and said.size == 1:
             said = cast(Any, said).item()
         if isinstance(said, bool | int | float):
-            return float(said)
+            with contextlib.suppress(OverflowError):  # an integer beyond all floats says nothing of success
+                return float(said)
     return math.nan
 
 
