@@ -225,10 +225,10 @@ class Profile:
         kinds: Counter[int] = Counter()
         of_members: Counter[int] = Counter()
         for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
-            (of_members if self._is_member(thread) else kinds).update(of(thread, blocks))
+            (of_members if self.is_member(thread) else kinds).update(of(thread, blocks))
         return kinds[MARKED] + of_members[MARKED] or kinds[SIMULATED] or of_members[SIMULATED]
 
-    def _is_member(self, thread: Thread) -> bool:
+    def is_member(self, thread: Thread) -> bool:
         """Whether it is the process of an environment in a vector environment, which counts the same steps."""
         sites = self.trace.sites
         return MEMBER in sites and bool(((thread.kind == BEGIN) & (thread.site == sites.index(MEMBER))).any())

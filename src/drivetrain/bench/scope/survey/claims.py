@@ -143,9 +143,9 @@ def waiting_for_workers(outcomes: Outcomes) -> Finding:
 
 
 def gpu_share(outcomes: Outcomes) -> Finding:
-    """How long a GPU works for PPO, on the simulator where it works longest."""
+    """How long a GPU works for PPO, in the program for which it works longest."""
     shares = {
-        load.env: 100 * statistics.median(gpus)
+        load.name: 100 * statistics.median(gpus)
         for load, runs in outcomes.values()
         if load.algo == "PPO" and (gpus := [run.gpu.busy for run in runs if run.gpu is not None])
     }
