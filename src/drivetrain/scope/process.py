@@ -143,6 +143,13 @@ def _own(folder: Path, suffix: str) -> Path:
 
 
 def write_json(file: Path, data: dict[str, Any]) -> None:
+def boot_id() -> str:
+    """Of the machine that this process runs on, as `format.BOOT` has it; empty where the kernel does not say."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
     """Write a file of a session, whole or not at all.
 
     Raises:
