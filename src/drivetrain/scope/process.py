@@ -116,6 +116,7 @@ def _after_fork() -> None:
     folder = _current.folder
     if folder is None or not _native.recording():
         _current.folder = None
+        table.write_to(None)  # a thread of the parent may have been about to begin, or to end
         return
     pid = _current.pid
     _current.start = process_start_time(os.getpid())
@@ -142,7 +143,6 @@ def _own(folder: Path, suffix: str) -> Path:
     return folder / f"{os.getpid()}-{_current.start}.{suffix}"
 
 
-def write_json(file: Path, data: dict[str, Any]) -> None:
 def boot_id() -> str:
     """Of the machine that this process runs on, as `format.BOOT` has it; empty where the kernel does not say."""
     with contextlib.suppress(OSError):
@@ -150,6 +150,7 @@ def boot_id() -> str:
     return ""
 
 
+def write_json(file: Path, data: dict[str, Any]) -> None:
     """Write a file of a session, whole or not at all.
 
     Raises:
