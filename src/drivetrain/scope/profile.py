@@ -133,17 +133,17 @@ class Profile:
 
         Returns:
             `num_events`, recorded, and `num_dropped`, for want of room; `total_ns`, what they added to all threads,
-            between `low_ns` and `high_ns` with 95% confidence; `costs`, a dict per process and instrument that says
-            what a span costs and how that is known (docs: "The JSON document"); `behaviour_changes`, sentences on
-            how recording changed what the program did, where it did.
+            between `low_ns` and `high_ns` with 95% confidence, None where no cost is known; `costs`, a dict per process
+            and instrument that says what a span costs and how that is known (docs: "The JSON document");
+            `behaviour_changes`, sentences on how recording changed what the program did, where it did.
         """
-        added = self.correction.added()
+        likely_ns, low_ns, high_ns = self.correction.added() or (None, None, None)
         return {
             "num_events": self.trace.num_events,
             "num_dropped": self.trace.num_dropped,
-            "total_ns": added.likely_ns,
-            "low_ns": added.low_ns,
-            "high_ns": added.high_ns,
+            "total_ns": likely_ns,
+            "low_ns": low_ns,
+            "high_ns": high_ns,
             "costs": self.correction.ledger(),
             "behaviour_changes": self.correction.changes,
         }
