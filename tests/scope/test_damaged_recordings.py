@@ -137,6 +137,19 @@ def test_a_packed_recording_whose_description_is_damaged_is_one_sentence(whole, 
         scope.load(packed)
 
 
+@pytest.mark.parametrize(("key", "value"), [("about", []), ("threads", [7]), ("sites", 7), ("processes", {"a": 1})])
+def test_a_packed_recording_that_describes_something_else_is_one_sentence(whole, tmp_path, key, value):
+    packed = shutil.copytree(whole, tmp_path / "packed")
+    pq = pytest.importorskip("pyarrow.parquet", reason='needs PyArrow: pip install "drivetrain[scope]"')
+    scope.pack(packed)
+    table = pq.read_table(packed / "trace.parquet")
+    (described,) = table.schema.metadata.items()
+    damaged = {described[0]: json.dumps({**json.loads(described[1]), key: value}).encode()}
+    pq.write_table(table.replace_schema_metadata(damaged), packed / "trace.parquet")
+    with pytest.raises(FileFormatError, match="expected the recording of a session, got a damaged one"):
+        scope.load(packed)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_report_of_a_recording_that_is_damaged_anywhere_is_made_or_is_one_line(damaged, tmp_path, capsys, seed):
     draw = random.Random(seed)
