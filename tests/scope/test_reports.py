@@ -261,3 +261,16 @@ def test_operations_that_a_program_calls_as_ours_are_its_own(tmp_path):
     words = in_words(profile)
     assert words[0].startswith("Most of the time is unrecorded")
     assert not any("was left unrecorded" in text for text in words)
+
+
+def test_what_went_on_at_the_same_time_sums_to_the_wall_time_on_the_page():
+    sites = tuple(Site(name=f"site {i}", operation=f"operation {i}", time_class="python") for i in range(23))
+    ends = [1_000 * i * (i + 1) for i in range(24)]
+    events = [event for i in range(23) for event in [(ends[i], BEGIN, i), (ends[i + 1], END, i)]]
+    profile = Profile(trace_of([thread_of(events)], 0, ends[-1], sites))
+    parser = Cells("overlaps")
+    parser.feed(page.render(profile, "any"))
+    rows = [row for row in parser.rows if row]
+    assert len(rows) == 21
+    assert rows[0][0] == "operation 22"
+    assert rows[-1][:4] == ["3 others", "", "12 µs", f"{12 / 552:.1%}"]
