@@ -110,7 +110,7 @@ def test_the_ratio_of_on_and_off_policy_is_that_of_the_means_and_decides_the_cla
     claims = {finding.claim: finding for finding in findings(rows)}
     (ratio,) = [finding for claim, finding in claims.items() if claim.startswith("On-policy")]
     assert (ratio.ours, ratio.holds) == (pytest.approx(5.0), True)
-    assert ratio.because == "A2C 60%, PPO 40% against SAC 10%"
+    assert ratio.because == "the mean of A2C 60%, PPO 40% over that of SAC 10%"
     assert claims["A2C on Walker2D spends about 67% of its time in simulation"].holds is True
     assert claims["SAC on Walker2D spends about 14% of its time in simulation"].ours == pytest.approx(10)
     assert not any("DDPG on Walker2D" in claim for claim in claims), "it did not run"

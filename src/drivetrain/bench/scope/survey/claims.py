@@ -68,7 +68,7 @@ def on_over_off(outcomes: Outcomes, env: str) -> Finding | None:
         theirs=LEAST_ON_OVER_OFF,
         ours=ratio,
         holds=ratio >= LEAST_ON_OVER_OFF,
-        because=_listed(on) + " against " + _listed(off),
+        because=f"the mean of {_listed(on)} over that of {_listed(off)}",
     )
 
 
