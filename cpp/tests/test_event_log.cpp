@@ -386,6 +386,16 @@ void the_counters_time_is_the_kernels_and_never_goes_back() {
   CHECK(clock.now() >= last);
 }
 
+void the_counters_time_is_the_kernels_soon_after_a_suspension_in_which_the_counter_went_on() {
+  ThreadClock clock;
+  // Half an hour of which the kernel's clock knows a tenth of a second: what the rate is measured over.
+  clock.start({read_counter() - 5'000'000'000'000, monotonic_ns() - 100'000'000});
+  clock.now();
+  for (const std::uint64_t begin = monotonic_ns(); monotonic_ns() < begin + 20'000'000;) {
+  }
+  CHECK(clock.now() + 5'000'000 >= monotonic_ns());
+}
+
 void a_thread_holds_no_file_open_and_its_segment_is_cut_all_the_same() {
   Folder folder;
   CHECK(event_log.open(folder.path.c_str(), kNoLimit) == 0);
@@ -427,6 +437,7 @@ void a_file_that_lies_where_a_segment_lay_is_not_cut() {
 int main() {
   std::printf("no random draws\n");
   the_counters_time_is_the_kernels_and_never_goes_back();
+  the_counters_time_is_the_kernels_soon_after_a_suspension_in_which_the_counter_went_on();
   threads_write_files_of_their_own();
   closing_while_threads_record_is_safe();
   a_forked_child_goes_on_in_files_of_its_own();

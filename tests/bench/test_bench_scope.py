@@ -190,6 +190,8 @@ def test_inflation_bias_and_interval_are_those_of_planted_blocks(program):
     assert bias.details["signed"] == pytest.approx([4.0, -1.0, 3.0])
     assert bias.value("ours") == pytest.approx(3.0)
     assert bias.value("runs inside") == pytest.approx(2 / 3)
+    assert bias.value("largest of a run") == cases["largest |bias| of a run"].value("ours") == pytest.approx(4.0)
+    assert cases["largest inflation of a run"].value("ours") == pytest.approx(1.05)
     assert cases["runs whose interval holds the truth"].value("ours") == pytest.approx(2 / 3)
     assert cases["the same, the truth's own error ignored"].value("ours") == pytest.approx(1 / 3)
     assert cases["trivial: half-width"].value("ours") == pytest.approx(1.0)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 
+import numpy as np
 import pytest
 
 from drivetrain.bench.report import Skipped
@@ -11,10 +12,16 @@ from drivetrain.bench.scope import command
 from drivetrain.bench.scope.contenders import Program
 from drivetrain.bench.scope.survey.claims import findings
 from drivetrain.bench.scope.survey.loads import PONG, WALKER, Load, loads
-from drivetrain.bench.scope.survey.outcome import Gpu, Outcome, run
+from drivetrain.bench.scope.survey.outcome import Gpu, Outcome, outcome, run
 from drivetrain.bench.scope.survey.page import as_page
 from drivetrain.bench.scope.survey.survey import runs_in, survey, survey_report
+from drivetrain.bench.scope.window import Window
 from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.scope.profile import Profile
+from drivetrain.scope.sites import MEMBER, UNRECORDED, Site
+from drivetrain.scope.trace.events import BEGIN, BLOCK, END, SIMULATED, STEP, Process, Thread, Trace
+
+SITES = (Site("Env.step", "simulation", "simulator"), MEMBER, UNRECORDED)
 
 TEXT = """
 import multiprocessing
@@ -103,7 +110,7 @@ def test_the_ratio_of_on_and_off_policy_is_that_of_the_means_and_decides_the_cla
     claims = {finding.claim: finding for finding in findings(rows)}
     (ratio,) = [finding for claim, finding in claims.items() if claim.startswith("On-policy")]
     assert (ratio.ours, ratio.holds) == (pytest.approx(5.0), True)
-    assert ratio.because == "A2C 60%, PPO 40% against SAC 10%"
+    assert ratio.because == "the mean of A2C 60%, PPO 40% over that of SAC 10%"
     assert claims["A2C on Walker2D spends about 67% of its time in simulation"].holds is True
     assert claims["SAC on Walker2D spends about 14% of its time in simulation"].ours == pytest.approx(10)
     assert not any("DDPG on Walker2D" in claim for claim in claims), "it did not run"
@@ -140,6 +147,63 @@ def test_claims_about_gpus_are_judged_where_one_was_used_and_nowhere_else():
         for name, (load, runs) in rows.items()
     }
     assert [(one.ours, one.holds) for one in judged(busy)] == [(4.0, True), (12.0, True)]
+
+
+def test_a_gpus_share_is_that_of_the_program_on_which_it_works_longest():
+    rows = found(
+        ("SB3 PPO Walker2d-v5", "PPO", WALKER, 0.5, 100),
+        ("SB3 PPO Walker2d-v5, 2 subprocesses", "PPO", WALKER, 0.5, 100),
+    )
+    shares = (0.2, 0.02)
+    busy = {
+        name: (load, [dataclasses.replace(run, gpu=Gpu(busy=share, bound=0.01, inflation=None)) for run in runs])
+        for (name, (load, runs)), share in zip(rows.items(), shares, strict=True)
+    }
+    (finding,) = [one for one in findings(busy) if one.claim.startswith("The GPU is busy")]
+    assert (finding.ours, finding.holds) == (pytest.approx(20), False)
+    assert finding.because.endswith("SB3 PPO Walker2d-v5 20%, SB3 PPO Walker2d-v5, 2 subprocesses 2%")
+
+
+def thread_of(number, events):
+    """The main thread of process number `number`, of (time, kind, site, value)."""
+    columns = list(zip(*events, strict=True))
+    return Thread(
+        process=number,
+        number=0,
+        tid=7 + number,
+        name="",
+        time_ns=np.array(columns[0], np.int64),
+        kind=np.array(columns[1], np.uint8),
+        site=np.array(columns[2], np.int32),
+        value=np.array(columns[3], np.uint16),
+    )
+
+
+def outcome_on_paper(*threads):
+    """Of a window of 1,000 ns of the first of these processes."""
+    processes = tuple(Process(pid=7 + n, start=n, parent=1, argv=()) for n in range(len(threads)))
+    trace = Trace(begin_ns=0, end_ns=1000, sites=SITES, processes=processes, threads=threads, about={})
+    return outcome(Profile(trace), Window(pid=7, begin_ns=0, end_ns=1000, cpu_s=1.0))
+
+
+def steps(first, last, every):
+    """Of a simulator."""
+    events = [[(t - 5, BEGIN, 0, 0), (t, END, 0, 0), (t, STEP, 0, SIMULATED)] for t in range(first, last, every)]
+    return [event for step in events for event in step]
+
+
+def test_steps_of_a_vector_environment_are_its_own_and_not_also_those_of_its_members():
+    members = [thread_of(number, [(0, BEGIN, 1, 0), *steps(90 + number, 1000, 100)]) for number in (1, 2)]
+    out = outcome_on_paper(thread_of(0, steps(100, 1001, 100)), *members)
+    assert (out.num_steps, out.us_per_step) == (4, pytest.approx(0.1)), "of ten, from the end of the sixth on"
+
+
+def test_steps_of_blocks_in_which_only_some_instruments_were_muted_are_counted_as_they_are():
+    half, muted = steps(505, 750, 10), [(755, BLOCK, 3, 0), (1000, BLOCK, 0, 0)]
+    for mask in (0, 1, 1 << 15):
+        events = [*steps(5, 500, 10), (502, BLOCK, mask, 1), *half, *muted]
+        out = outcome_on_paper(thread_of(0, sorted(events, key=lambda event: event[0])))
+        assert out.num_steps == pytest.approx(625 / 10, abs=2), "one every 10 ns of the second half"
 
 
 def test_a_survey_runs_every_load_once_per_round_and_names_what_failed_and_what_is_absent(tmp_path):

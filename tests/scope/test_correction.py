@@ -298,12 +298,23 @@ def test_a_child_comes_from_what_its_parent_was_when_it_began():
     pids = [(7, 1), (8, 7), (7, 1), (9, 7)]  # 7, its child 8, what 7 has become by exec, and a child of that
     order = [0, 2, 1, 3]  # by the ticks of their begin: an exec is one tick after that of the first program
     one = trace.processes[0]
-    processes = tuple(replace(one, pid=pids[i][0], parent=pids[i][1]) for i in order)
+    processes = tuple(replace(one, pid=pids[i][0], parent=pids[i][1], start=100 + n) for n, i in enumerate(order))
     threads = tuple(
         replace(thread_of([(times[i][0], BEGIN, 0), (times[i][1], END, 0)]), process=n) for n, i in enumerate(order)
     )
     origins = replace(trace, processes=processes, threads=threads).origins
     assert origins == (-1, 0, 0, 1)
+
+
+def test_a_process_with_a_number_that_another_had_before_comes_from_its_own_parent():
+    trace, _ = gather(0, inside_ns=300.0, around_ns=500.0, rounds=6)
+    one, times = trace.processes[0], [(0, 90), (10, 20), (30, 80), (40, 50)]
+    numbers = [(7, 1, 100), (8, 7, 110), (9, 7, 200), (8, 9, 9_000)]  # pid, parent, start: 8 has ended, and is again
+    processes = tuple(replace(one, pid=pid, parent=parent, start=start) for pid, parent, start in numbers)
+    threads = tuple(
+        replace(thread_of([(begin, BEGIN, 0), (end, END, 0)]), process=n) for n, (begin, end) in enumerate(times)
+    )
+    assert replace(trace, processes=processes, threads=threads).origins == (-1, 0, 0, 2)
 
 
 def test_a_trace_without_costs_is_left_uncorrected():

@@ -105,7 +105,7 @@ def test_a_site_that_is_none_is_one_sentence(damaged, line):
         scope.load(damaged)
 
 
-@pytest.mark.parametrize("prior", [3, {"call": [1.0]}, {"call": ["a", 1.0]}])
+@pytest.mark.parametrize("prior", [3, None, {"call": [1.0]}, {"call": ["a", 1.0]}])
 def test_an_expectation_that_is_no_number_is_one_sentence(damaged, prior):
     file = damaged / "session.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "prior": prior}))
@@ -134,6 +134,21 @@ def test_a_packed_recording_whose_description_is_damaged_is_one_sentence(whole, 
     assert damaged != described
     pq.write_table(table.replace_schema_metadata({key: damaged}), packed / "trace.parquet")
     with pytest.raises(FileFormatError, match=f"expected {what}"):
+        scope.load(packed)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("about", []), ("threads", [7]), ("sites", 7), ("processes", {"a": 1}), ("notes", [7])]
+)
+def test_a_packed_recording_that_describes_something_else_is_one_sentence(whole, tmp_path, key, value):
+    packed = shutil.copytree(whole, tmp_path / "packed")
+    pq = pytest.importorskip("pyarrow.parquet", reason='needs PyArrow: pip install "drivetrain[scope]"')
+    scope.pack(packed)
+    table = pq.read_table(packed / "trace.parquet")
+    (described,) = table.schema.metadata.items()
+    damaged = {described[0]: json.dumps({**json.loads(described[1]), key: value}).encode()}
+    pq.write_table(table.replace_schema_metadata(damaged), packed / "trace.parquet")
+    with pytest.raises(FileFormatError, match=r"expected .* damaged( one|; record again)"):
         scope.load(packed)
 
 

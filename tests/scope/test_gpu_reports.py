@@ -13,6 +13,7 @@ from gpu_program import AUTOGRAD, US, program, with_steps_unrecorded
 from test_reports import Cells
 
 from drivetrain.scope.accelerator.launches import GAP
+from drivetrain.scope.accelerator.recording import CallCost
 from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu, page, perfetto, table, terminal
@@ -83,6 +84,19 @@ def test_the_page_has_the_numbers_of_the_profile_and_closes_every_tag(profile):
         ["inference", "gpu_kernel", "2 ms"],
         ["inference", "gpu_copy", "500 µs"],
     ]
+
+
+def test_rows_that_are_left_out_of_a_table_are_its_last_row_together(profile):
+    meanwhile = {(f"class {i}",): 100 * US - i * US for i in range(11)}
+    calls = tuple(CallCost(f"call {i}", "accelerator_api", 2, 10 * US, US) for i in range(15))
+    usage = replace(profile.usage, meanwhile=meanwhile, calls=calls, busy_ns=1045 * US)
+    *first, rest = gpu.meanwhile_cells(usage)
+    assert len(first) == 8
+    assert rest == ["3 others", "273 µs", "26.1%"]
+    *first, rest = gpu.call_cells(usage)
+    assert len(first) == 12
+    assert rest == ["3 others", "", "6", "30 µs", "5 µs", "500 ns"]
+    assert gpu.call_cells(replace(usage, calls=calls[:12])) == first
 
 
 def test_shares_of_threads_are_without_the_time_of_devices(profile):

@@ -142,6 +142,18 @@ def test_of_several_processes_those_whose_traces_are_given_are_named(recorded):
     assert note == f"What GPUs did is known of process {pid} only, by --kineto."
 
 
+def test_a_trace_of_what_a_process_became_by_exec_is_of_that(recorded):
+    folder, file, _ = recorded
+    trace = scope.load(folder).trace
+    (now,) = trace.processes
+    (thread,) = trace.threads
+    first = {name: getattr(thread, name)[:1] for name in ("kind", "site", "value")}
+    threads = (replace(thread, time_ns=thread.time_ns[:1] - 1, **first), replace(thread, process=1))
+    processes = (replace(now, start=now.start - 1), now)
+    found = kineto.into(replace(trace, processes=processes, threads=threads), [file])
+    assert (found.gpu.activity.process.tolist(), found.gpu.api.process.tolist()) == ([1], [1])
+
+
 def test_alone_nothing_is_said_of_imports_and_of_our_own_annotations(alone):
     words = " ".join(in_words(alone))
     assert "imports" not in words

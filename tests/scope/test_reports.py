@@ -14,6 +14,7 @@ import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen, without_scripts
 from brute import SITES, thread_of, threads, trace_of, traces
 from hypothesis import given, settings
+from planted import program_in_blocks
 
 from drivetrain import scope
 from drivetrain.cli.main import main
@@ -90,6 +91,18 @@ def test_the_page_asks_for_nothing_and_escapes_what_programs_say(folder, tmp_pat
     assert "<b>mine</b>" not in text
     assert "&lt;b&gt;mine&lt;/b&gt;" in text
     assert "<run>" not in text
+
+
+def test_the_page_says_nothing_of_blocks_that_were_not_and_of_a_cost_that_nobody_knows(folder):
+    switched_off = "recording was switched off"
+    assert switched_off not in page.render(scope.load(folder), "page")
+    assert switched_off in page.render(Profile(program_in_blocks(0)[0]), "page")
+    trace = trace_of([thread_of([(0, BEGIN, 0), (900, END, 0)])])
+    profile = Profile(replace(trace, processes=(replace(trace.processes[0], alone_ns={}),)))
+    assert [profile.overhead()[name] for name in ("total_ns", "low_ns", "high_ns")] == [None] * 3
+    text = page.render(profile, "page")
+    assert "<td>added by recording, all threads</td><td>not identifiable</td>" in text
+    assert "gives back its cost" not in text
 
 
 @pytest.mark.whole
@@ -248,3 +261,16 @@ def test_operations_that_a_program_calls_as_ours_are_its_own(tmp_path):
     words = in_words(profile)
     assert words[0].startswith("Most of the time is unrecorded")
     assert not any("was left unrecorded" in text for text in words)
+
+
+def test_what_went_on_at_the_same_time_sums_to_the_wall_time_on_the_page():
+    sites = tuple(Site(name=f"site {i}", operation=f"operation {i}", time_class="python") for i in range(23))
+    ends = [1_000 * i * (i + 1) for i in range(24)]
+    events = [event for i in range(23) for event in [(ends[i], BEGIN, i), (ends[i + 1], END, i)]]
+    profile = Profile(trace_of([thread_of(events)], 0, ends[-1], sites))
+    parser = Cells("overlaps")
+    parser.feed(page.render(profile, "any"))
+    rows = [row for row in parser.rows if row]
+    assert len(rows) == 21
+    assert rows[0][0] == "operation 22"
+    assert rows[-1][:4] == ["3 others", "", "12 µs", f"{12 / 552:.1%}"]

@@ -75,3 +75,35 @@ def test_of_sessions_that_threads_begin_at_once_one_records_and_the_others_are_r
     assert not (said.keys() - {name}) & said[name]
     refused = [what for other, what in said.items() if other != name]
     assert all("this process records already, into" in what for what in refused)
+
+
+def test_a_child_that_is_forked_while_a_session_begins_or_ends_names_nothing_in_its_parents_table(tmp_path):
+    text = """
+import os, pathlib, signal, sys
+from drivetrain import scope
+from drivetrain.scope import process
+from drivetrain.scope.calibration.yardstick import Yardstick
+
+def forking(original):  # as another thread may
+    def forks(*arguments):
+        found = original(*arguments)
+        if os.fork() == 0:
+            signal.alarm(20)
+            while b"mine" not in b"".join(path.read_bytes() for path in pathlib.Path(sys.argv[1]).glob("*sites*")):
+                pass
+            with scope.operation("the child's"):
+                os._exit(0)
+        return found
+    return forks
+
+Yardstick.__init__ = forking(Yardstick.__init__)
+process._native = type("Native", (), {**vars(process._native), "stop": staticmethod(forking(process._native.stop))})
+with scope.session(sys.argv[1]), scope.operation("mine"):
+    pass
+for _ in range(2):
+    assert os.wait()[1] == 0
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", text, str(tmp_path / "run.scope")], env=environment, check=True)
+    trace = scope.load(tmp_path / "run.scope").trace
+    assert {site.operation for site in trace.sites} & {"mine", "the child's"} == {"mine"}

@@ -1,6 +1,8 @@
 """Programs that replace themselves, close what they do not know, or define simulators unusually, are told right."""
 
+import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +12,10 @@ from programs import entered, profiled, profiled_text
 
 from drivetrain import scope
 from drivetrain.cli.main import main
+from drivetrain.scope import program
+from drivetrain.scope.notes import read_notes
+from drivetrain.scope.process import boot_id
+from drivetrain.scope.session import create
 
 
 @pytest.fixture
@@ -26,7 +32,7 @@ with scope.operation(sys.argv[1]):
 if sys.argv[1] == "first":
     with scope.operation("only in the first"):
         os.execv(sys.executable, [sys.executable, __file__, "second"])
-sys.exit(3)
+os._exit(3)
 """
 
 
@@ -53,6 +59,8 @@ def test_a_process_that_becomes_another_program_is_two_processes_of_one_pid(fold
     assert "second" not in operations[f"{first.pid}"]
     assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
     assert f"<li><b>{first.pid} (2)</b>" in (tmp_path / "page.html").read_text()
+    unended = [note.partition(" did not say that they ended")[0] for note in profile.notes]
+    assert unended == [f"1 of 1 threads of process {name}" for name in (f"{first.pid}", f"{first.pid} (2)")]
 
 
 def test_a_python_program_that_is_started_behind_a_function_of_its_parent_is_recorded(folder):
@@ -250,3 +258,18 @@ def test_modules_beside_a_program_hide_those_of_the_standard_library_as_ever(fol
     text = "import json, platform, threading; print(platform.mine, json.loads('3'), threading.main_thread().name)"
     assert profiled_text(folder, text).stdout == b"True 3 MainThread\n"
     assert not scope.load(folder).notes
+
+
+def test_a_process_on_another_machine_is_not_recorded_by_a_clock_that_is_not_the_sessions(folder):
+    create(folder, [])
+    file = folder / "session.json"
+    assert json.loads(file.read_text())["boot_id"] == boot_id()
+    file.write_text(json.dumps({**json.loads(file.read_text()), "boot_id": "another machine's"}))
+    path = os.pathsep.join([str(Path(program.__file__).parent / "startup"), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, program.FOLDER_VARIABLE: str(folder)}
+    text = "from drivetrain.scope import _native; print(_native.recording())"
+    done = subprocess.run([sys.executable, "-c", text], env=environment, check=True, capture_output=True)
+    assert done.stdout == b"False\n"
+    assert not list(folder.glob("*.events"))
+    (note,) = read_notes(folder)
+    assert "it runs on another machine, whose clock is not the session's" in note

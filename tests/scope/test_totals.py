@@ -1,5 +1,6 @@
 """Sums of a session say what its events would, in the same space however long it lasts, and survive a kill."""
 
+import json
 import os
 import random
 import signal
@@ -207,6 +208,17 @@ def test_a_session_that_goes_on_is_not_taken_for_one_that_was_killed(folder):
     totals = Totals.load([recorded(folder, lambda: meanwhile.append(Totals.load([folder])))])
     assert meanwhile[0].notes == ["Session 1 goes on: this is what its processes had spent so far."]
     assert totals.notes == []
+
+
+def test_of_a_session_on_another_machine_nobody_knows_here_whether_it_was_killed(folder):
+    summing.create(folder)
+    summing.join(folder, name="program")
+    leave(folder)
+    file = folder / "session.json"
+    assert Totals.load([folder]).notes == ["Session 1 goes on: this is what its processes had spent so far."]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "boot_id": "another machine's"}))
+    (note,) = Totals.load([folder]).notes
+    assert note.startswith("Session 1 goes on on another machine, or was killed: what came after the last event")
 
 
 def test_where_the_space_does_not_suffice_the_program_runs_on(folder):

@@ -154,8 +154,12 @@ class Correction:
         found[idle] = spent.get(idle, 0) - (self._earlier_ns - removed[line.occurring != idle].sum(axis=0))
         return found
 
-    def added(self) -> Interval:
-        """What recording cost all threads together, waits not counted: spans, and what CUPTI says of itself."""
+    def added(self) -> Interval | None:
+        """What recording cost all threads together, waits not counted: spans, and what CUPTI says of itself. None where
+        no cost is known of any thread.
+        """
+        if self.charges and all(self._scenarios.of_process[one.thread.process] is None for one in self.charges):
+            return None
         total = np.zeros(self._scenarios.num + 2)
         for charge in self.charges:
             costs = self._scenarios.of_process[charge.thread.process]

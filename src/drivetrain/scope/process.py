@@ -119,6 +119,7 @@ def _after_fork() -> None:
     folder = _current.folder
     if folder is None or not _native.recording():
         _current.folder = None
+        table.write_to(None)  # a thread of the parent may have been about to begin, or to end
         return
     pid = _current.pid
     _current.start = process_start_time(os.getpid())
@@ -143,6 +144,13 @@ def _free_start(folder: Path) -> int:
 
 def _own(folder: Path, suffix: str) -> Path:
     return folder / f"{os.getpid()}-{_current.start}.{suffix}"
+
+
+def boot_id() -> str:
+    """Of the machine that this process runs on, as `format.BOOT` has it; empty where the kernel does not say."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def write_json(file: Path, data: dict[str, Any]) -> None:

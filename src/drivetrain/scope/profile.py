@@ -133,17 +133,17 @@ class Profile:
 
         Returns:
             `num_events`, recorded, and `num_dropped`, for want of room; `total_ns`, what they added to all threads,
-            between `low_ns` and `high_ns` with 95% confidence; `costs`, a dict per process and instrument that says
-            what a span costs and how that is known (docs: "The JSON document"); `behaviour_changes`, sentences on
-            how recording changed what the program did, where it did.
+            between `low_ns` and `high_ns` with 95% confidence, None where no cost is known; `costs`, a dict per process
+            and instrument that says what a span costs and how that is known (docs: "The JSON document");
+            `behaviour_changes`, sentences on how recording changed what the program did, where it did.
         """
-        added = self.correction.added()
+        likely_ns, low_ns, high_ns = self.correction.added() or (None, None, None)
         return {
             "num_events": self.trace.num_events,
             "num_dropped": self.trace.num_dropped,
-            "total_ns": added.likely_ns,
-            "low_ns": added.low_ns,
-            "high_ns": added.high_ns,
+            "total_ns": likely_ns,
+            "low_ns": low_ns,
+            "high_ns": high_ns,
             "costs": self.correction.ledger(),
             "behaviour_changes": self.correction.changes,
         }
@@ -225,10 +225,10 @@ class Profile:
         kinds: Counter[int] = Counter()
         of_members: Counter[int] = Counter()
         for thread, blocks in zip(self.trace.threads, self.correction.blocks, strict=True):
-            (of_members if self._is_member(thread) else kinds).update(of(thread, blocks))
+            (of_members if self.is_member(thread) else kinds).update(of(thread, blocks))
         return kinds[MARKED] + of_members[MARKED] or kinds[SIMULATED] or of_members[SIMULATED]
 
-    def _is_member(self, thread: Thread) -> bool:
+    def is_member(self, thread: Thread) -> bool:
         """Whether it is the process of an environment in a vector environment, which counts the same steps."""
         sites = self.trace.sites
         return MEMBER in sites and bool(((thread.kind == BEGIN) & (thread.site == sites.index(MEMBER))).any())

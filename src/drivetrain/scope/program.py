@@ -21,7 +21,7 @@ from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.notes import GPU_REFUSED, leave_note
 from drivetrain.scope.process import leave
-from drivetrain.scope.session import CALIBRATE_EVERY, create, end, has_ended, join
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, has_ended, is_of_this_machine, join
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
@@ -105,10 +105,19 @@ def run(
 
 
 def attach(folder: str) -> None:
-    """In a process of the program, before its first line: record, and watch for imports that can be hooked."""
+    """In a process of the program, before its first line: record, and watch for imports that can be hooked.
+
+    Raises:
+        InvalidInput: It runs on another machine than the session.
+        OSError: The folder cannot be written; nothing is recorded.
+    """
     path = Path(folder)
     if has_ended(path):  # what the program has left running starts others
         return
+    if not is_of_this_machine(path):  # as with schedulers that pass on the environment
+        raise InvalidInput(
+            "it runs on another machine, whose clock is not the session's; run `drivetrain profile` there"
+        )
     join(path)
     try:
         injection.attach()

@@ -23,9 +23,9 @@ from drivetrain.core.paths import given_path
 from drivetrain.scope import _native
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.yardstick import Yardstick
-from drivetrain.scope.format import FORMAT, WALL_CLOCK
+from drivetrain.scope.format import BOOT, FORMAT, WALL_CLOCK
 from drivetrain.scope.hooks import asyncio
-from drivetrain.scope.process import describe, enter, goes_by, leave, require_silence, write_json
+from drivetrain.scope.process import boot_id, describe, enter, goes_by, leave, require_silence, write_json
 from drivetrain.scope.sites import CALIBRATION, UNRECORDED, table
 
 LIMIT_NBYTES = 2**30
@@ -111,6 +111,7 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
         "calibrate_every": int(calibrate_every),
         "machine": prior.machine(),
+        BOOT: boot_id(),
         "prior": prior.recall(),
     }
     write_json(path / "session.json", about)
@@ -142,6 +143,12 @@ def end(path: Path, **more: Any) -> None:
 def has_ended(path: Path) -> bool:
     """Whether that was noted of a session."""
     return "end_ns" in json.loads((path / "session.json").read_text())
+
+
+def is_of_this_machine(path: Path) -> bool:
+    """Whether the clock of a session is the one here, as far as both are known."""
+    own, here = json.loads((path / "session.json").read_text()).get(BOOT), boot_id()
+    return not own or not here or own == here
 
 
 def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope.format import FORMAT, TOTALS
-from drivetrain.scope.process import enter, goes_by, leave
+from drivetrain.scope.format import BOOT, FORMAT, TOTALS
+from drivetrain.scope.process import boot_id, enter, goes_by, leave
 from drivetrain.scope.session import LIMIT_NBYTES
 from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION, table
 
@@ -31,7 +31,13 @@ def create(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
-    about = {"format": FORMAT, "keeps": TOTALS, "argv": list(map(str, sys.argv)), "begin_ns": time.monotonic_ns()}
+    about = {
+        "format": FORMAT,
+        "keeps": TOTALS,
+        "argv": list(map(str, sys.argv)),
+        "begin_ns": time.monotonic_ns(),
+        BOOT: boot_id(),
+    }
     save_text(path / "session.json", json.dumps(about))
 
 

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from drivetrain.scope.format import BOOT
+from drivetrain.scope.process import boot_id
 from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION
 from drivetrain.scope.states import State
 from drivetrain.scope.trace import totals as trace
@@ -108,7 +110,13 @@ class Totals:
         """What was not captured, and why, in sentences."""
         notes: list[str] = []
         for number, (about, threads) in enumerate(self.sessions, 1):
-            if "end_ns" not in about and any(thread.is_running for thread in threads):
+            is_here = about.get(BOOT, "") in ("", boot_id())
+            if "end_ns" not in about and not is_here:
+                notes.append(
+                    f"Session {number} goes on on another machine, or was killed: what came after the last event of a "
+                    "process is missing."
+                )
+            elif "end_ns" not in about and any(thread.is_running for thread in threads):
                 notes.append(f"Session {number} goes on: this is what its processes had spent so far.")
             elif "end_ns" not in about:
                 notes.append(f"Session {number} was killed: what came after the last event of a process is missing.")

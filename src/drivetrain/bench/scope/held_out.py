@@ -120,7 +120,7 @@ def _compared(
         error=float(TWO_SIDED_95 * np.sqrt(error) / alone),
         disabled=float(disabled / alone),
         num_blocks=len(every),
-        num_muted=int((every.mask != 0).sum()),
+        num_muted=int(every.all_muted.sum()),
         num_spans=int(spans.sum()),
         span_ns=float(of_all[0].ns) if of_all else float("nan"),
     )

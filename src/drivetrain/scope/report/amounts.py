@@ -13,3 +13,8 @@ def seconds(ns: float) -> str:
 def part(ns: float, whole_ns: float) -> str:
     """Of a whole, in percent."""
     return f"{ns / whole_ns:.1%}" if whole_ns else "0%"
+
+
+def others(num: int) -> str:
+    """The row that rows without room are together."""
+    return f"{num} other" + "s" * (num != 1)

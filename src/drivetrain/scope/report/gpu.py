@@ -1,9 +1,10 @@
 """What reports tell of GPUs: sentences, and the cells of tables, for the terminal and the page alike."""
 
 from drivetrain.core.words import size
+from drivetrain.scope.accelerator.recording import CallCost
 from drivetrain.scope.accelerator.usage import DeviceUse, Usage
 from drivetrain.scope.report import gpu_recording
-from drivetrain.scope.report.amounts import part, seconds
+from drivetrain.scope.report.amounts import others, part, seconds
 
 NOT_RECORDED = "No GPU was recorded."
 NOT_USED = "No GPU was used."
@@ -136,13 +137,19 @@ def _nvml_cells(use: DeviceUse) -> list[str]:
 
 
 def meanwhile_cells(usage: Usage) -> list[list[str]]:
-    """What threads did while something ran; the shortest left out."""
-    found = list(usage.meanwhile.items())[:_MOST_COMBINATIONS]
-    return [[", ".join(classes) or "nothing", seconds(ns), part(ns, usage.busy_ns)] for classes, ns in found]
+    """What threads did while something ran; the shortest together."""
+    found = [(", ".join(classes) or "nothing", ns) for classes, ns in usage.meanwhile.items()]
+    if rest := found[_MOST_COMBINATIONS:]:
+        found[_MOST_COMBINATIONS:] = [(others(len(rest)), sum(ns for _, ns in rest))]
+    return [[name, seconds(ns), part(ns, usage.busy_ns)] for name, ns in found]
 
 
 def call_cells(usage: Usage) -> list[list[str]]:
-    """The calls that took longest."""
+    """The calls that took longest, and the others together."""
+    found = list(usage.calls)
+    if rest := found[_MOST_CALLS:]:
+        num, ns, overhead_ns = (sum(amounts) for amounts in zip(*(one[2:] for one in rest), strict=True))
+        found[_MOST_CALLS:] = [CallCost(others(len(rest)), "", num, ns, overhead_ns)]
     return [
         [
             one.name,
@@ -152,5 +159,5 @@ def call_cells(usage: Usage) -> list[list[str]]:
             seconds(one.ns / one.num),
             seconds(one.overhead_per_call_ns) if one.overhead_ns else "",
         ]
-        for one in usage.calls[:_MOST_CALLS]
+        for one in found
     ]

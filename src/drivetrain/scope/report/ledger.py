@@ -8,11 +8,11 @@ from drivetrain.scope.report.amounts import seconds
 from drivetrain.scope.report.cells import table
 
 _MOST_ROWS = 40
-_IN_WORDS = (
+_MEASURED = (
     "In blocks of steps chosen at random, recording was switched off. What blocks with it took longer, per span, is "
-    "what a span costs here; it is weighed with what earlier programs on this machine said. Every span then gives back "
-    "its cost where it was spent, and threads that waited for it wait as much less. "
+    "what a span costs here; it is weighed with what earlier programs on this machine said. "
 )
+_GIVEN_BACK = "Every span gives back its cost where it was spent, and threads that waited for it wait as much less."
 
 
 def render(profile: Profile) -> str:
@@ -21,8 +21,7 @@ def render(profile: Profile) -> str:
     rows = [
         ["events", str(overhead["num_events"])],
         ["dropped", str(overhead["num_dropped"])],
-        ["added by recording, all threads", seconds(overhead["total_ns"])],
-        ["between", f"{seconds(overhead['low_ns'])} and {seconds(overhead['high_ns'])}"],
+        *_added(overhead),
         ["wall time", seconds(profile.wall_ns)],
     ]
     if (wall := profile.wall) is not None:
@@ -44,10 +43,24 @@ def render(profile: Profile) -> str:
     left_out = f"<p>{len(ledger) - _MOST_ROWS} more are in the JSON.</p>" if len(ledger) > _MOST_ROWS else ""
     return (
         table(["", ""], rows)
-        + f'<p class="quiet">{_IN_WORDS}</p>'
+        + f'<p class="quiet">{_words(profile, ledger)}</p>'
         + table(headings, [_row(entry) for entry in ledger[:_MOST_ROWS]], "costs")
         + left_out
     )
+
+
+def _added(overhead: dict[str, Any]) -> list[list[str]]:
+    what = "added by recording, all threads"
+    if overhead["total_ns"] is None:
+        return [[what, "not identifiable"]]
+    between = f"{seconds(overhead['low_ns'])} and {seconds(overhead['high_ns'])}"
+    return [[what, seconds(overhead["total_ns"])], ["between", between]]
+
+
+def _words(profile: Profile, ledger: list[dict[str, Any]]) -> str:
+    """Of what there was: blocks that were muted, and something to correct by."""
+    measured = _MEASURED if any(entry["num_muted_blocks"] for entry in ledger) else ""
+    return measured + (_GIVEN_BACK if profile.wall is not None else "")
 
 
 def _row(entry: dict[str, Any]) -> list[str]:

@@ -12,12 +12,13 @@ from html import escape
 from drivetrain.scope.accelerator.launches import GAP
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import bars, gpu_page, ledger, strip, transitions
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.amounts import others, seconds
 from drivetrain.scope.report.cells import table
 from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.shares import Share, bounds, extent, in_words, shares
 
 _NOBODY = -1
+_MOST_OVERLAPS = 20
 
 
 def render(profile: Profile, title: str) -> str:
@@ -91,6 +92,8 @@ def _processes(profile: Profile) -> str:
 
 
 def _overlaps(profile: Profile) -> str:
+    """The longest, and the others together."""
+    found = [o for o in profile.overlaps() if o.ns]
     rows = [
         [
             escape(", ".join(o.operations)) or "nothing",
@@ -99,9 +102,12 @@ def _overlaps(profile: Profile) -> str:
             f"{o.ns / profile.wall_ns:.1%}",
             *bounds(o),
         ]
-        for o in profile.overlaps()[:20]
+        for o in found[:_MOST_OVERLAPS]
     ]
-    return table(["operations", "classes", "time", "of the wall time", "corrected", "between"], rows)
+    if rest := found[_MOST_OVERLAPS:]:
+        ns = sum(o.ns for o in rest)
+        rows.append([others(len(rest)), "", seconds(ns), f"{ns / profile.wall_ns:.1%}", "", ""])
+    return table(["operations", "classes", "time", "of the wall time", "corrected", "between"], rows, "overlaps")
 
 
 def _notes(profile: Profile) -> str:

@@ -25,6 +25,8 @@ def _all_in(trace: Trace) -> Iterator[str]:
             yield f"two numbers for what {name} was expected to cost, got {multiple!r}"
     if not _is_count(dropped := trace.about.get("num_dropped", 0)):
         yield f"a number of events that found no room, got {dropped!r}"
+    if not all(type(note) is str for note in trace.notes):
+        yield f"notes that are texts, got {list(trace.notes)}"
     for site in trace.sites:
         if not all(type(text) is str for text in astuple(site)) or site.time_class not in ("", *CLASSES):
             yield f"sites of texts, and of a class of {', '.join(CLASSES)}, got {site}"
@@ -69,7 +71,7 @@ def _in_thread(trace: Trace, thread: Thread) -> Iterator[str]:
 
 def _items(mapping: Any) -> Iterator[tuple[Any, Any]]:
     if not isinstance(mapping, dict):
-        yield "everything", mapping
+        yield "everything", [mapping]  # what is None may stand for nothing known of one
         return
     yield from cast("dict[Any, Any]", mapping).items()
 

@@ -1,7 +1,7 @@
 """A trace in memory: events of threads as arrays, sites numbered once for all processes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,16 @@ class Process:
     argv: tuple[str, ...]
     alone_ns: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
     """Per instrument what a span costs alone: recorded beyond muted, muted beyond none; empty in forked children."""
+
+
+def names_of(processes: Iterable[Process]) -> tuple[str, ...]:
+    """By pid, from the second of one pid on with their place among those."""
+    so_far = Counter[int]()
+    names: list[str] = []
+    for process in processes:
+        so_far[process.pid] += 1
+        names.append(f"{process.pid}" + f" ({so_far[process.pid]})" * (so_far[process.pid] > 1))
+    return tuple(names)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,27 +89,29 @@ class Trace:
 
     @cached_property
     def process_names(self) -> tuple[str, ...]:
-        """What reports call the processes: by pid, from the second of one pid on with their place among those."""
-        so_far = Counter[int]()
-        names: list[str] = []
-        for process in self.processes:
-            so_far[process.pid] += 1
-            names.append(f"{process.pid}" + f" ({so_far[process.pid]})" * (so_far[process.pid] > 1))
-        return tuple(names)
+        """What reports call the processes."""
+        return names_of(self.processes)
+
+    @cached_property
+    def began_ns(self) -> tuple[int, ...]:
+        """When each process had its first event; the session's end for one that had none."""
+        found = [self.end_ns] * len(self.processes)
+        for thread in self.threads:
+            if thread.num_events:
+                found[thread.process] = min(found[thread.process], int(thread.time_ns[0]))
+        return tuple(found)
 
     @cached_property
     def origins(self) -> tuple[int, ...]:
         """Of each process the one that it comes from, -1 where that was not recorded: what it was before os.exec, else
-        what its parent was when it began.
+        what its parent was when it began. One that had its number long before is not it.
         """
-        begin_ns = [self.end_ns] * len(self.processes)
-        for thread in self.threads:
-            if thread.num_events:
-                begin_ns[thread.process] = min(begin_ns[thread.process], int(thread.time_ns[0]))
+        begin_ns = self.began_ns
         of_pid: dict[int, list[int]] = defaultdict(list)
         found: list[int] = []
         for number, process in enumerate(self.processes):  # parents come first
-            before = of_pid[process.pid] or of_pid[process.parent]
+            was = [other for other in of_pid[process.pid] if self.processes[other].start == process.start - 1]
+            before = was or of_pid[process.parent]
             earlier = [other for other in before if begin_ns[other] <= begin_ns[number]]
             found.append(max(earlier, key=lambda other: begin_ns[other], default=before[0] if before else -1))
             of_pid[process.pid].append(number)

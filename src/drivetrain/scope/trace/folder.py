@@ -44,7 +44,7 @@ def read(folder: Path) -> Trace:
     try:
         trace = _read(folder)
         wrong = damage.found_in(trace)
-    except (LookupError, TypeError, ValueError, OverflowError) as error:  # missing, cut, no number
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:  # missing, cut, another kind
         raise FileFormatError(
             f"{folder}: expected the recording of a session, got a damaged one ({type(error).__name__}: {error}); "
             "record again"

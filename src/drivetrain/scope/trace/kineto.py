@@ -33,11 +33,11 @@ def into(trace: Trace, files: Sequence[Path]) -> Trace:
     exports: list[tuple[Export, int]] = []
     for file in files:
         export = read(file).shifted(-int(trace.about[WALL_CLOCK]))
-        pids = [process.pid for process in trace.processes]
-        if export.pid not in pids:
-            of = ", ".join(map(str, pids))
+        process = _process_of(trace, export)
+        if process is None:
+            of = ", ".join(str(process.pid) for process in trace.processes)
             raise InvalidInput(f"--kineto: expected a trace of the session's processes {of}, {file} is of {export.pid}")
-        exports.append((export, pids.index(export.pid)))
+        exports.append((export, process))
     known = {(thread.process, thread.tid) for thread in trace.threads}
     found = gpu_of(exports, known)
     given = {process for _, process in exports}
@@ -47,6 +47,16 @@ def into(trace: Trace, files: Sequence[Path]) -> Trace:
     if trace.gpu is not None:  # what NVML said while the session recorded nothing else of them
         found = replace(found, readings=trace.gpu.readings)
     return replace(trace, gpu=found, notes=tuple(note for note in trace.notes if not note.startswith(GPU_REFUSED)))
+
+
+def _process_of(trace: Trace, export: Export) -> int | None:
+    """Of those that had its number one after another, as by os.exec, the last that had begun by then; None where none
+    had it.
+    """
+    mine = [number for number, process in enumerate(trace.processes) if process.pid == export.pid]
+    first_ns = min((event.begin_ns for event in export.events), default=trace.end_ns)
+    begun = [number for number in mine if trace.began_ns[number] <= first_ns] or mine[:1]
+    return max(begun, key=lambda number: trace.began_ns[number], default=None)
 
 
 def trace_of(file: Path) -> Trace:

@@ -17,7 +17,7 @@ from drivetrain.scope.format import FORMAT
 from drivetrain.scope.notes import read_notes
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
-from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace
+from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace, names_of
 from drivetrain.scope.trace.files import LATEST_NS, header_of, read_json, sites_of
 
 _HEADER = np.dtype(
@@ -212,8 +212,9 @@ def _unnamed(processes: tuple[Process, ...], threads: tuple[Thread, ...], sites:
     unknown = sites.index(_UNKNOWN)
     named = [(thread.kind == BEGIN) & (thread.site == unknown) for thread in threads]
     of = {thread.process for thread, there in zip(threads, named, strict=True) if there.any()}
+    names = names_of(processes)
     return [
-        f"The names of some sites of process {processes[number].pid} did not reach the disk: their time counts as that "
+        f"The names of some sites of process {names[number]} did not reach the disk: their time counts as that "
         "of whatever is around them."
         for number in sorted(of)
     ]
@@ -248,13 +249,13 @@ def _notes(
             f"{about['num_dropped']} events found no room in {limit} bytes, or on the disk; "
             "a thread is shown as idle from where its first event was dropped."
         )
-    for number, process in enumerate(processes):
+    for number, name in enumerate(names_of(processes)):
         own = [thread for thread in threads if thread.process == number]
         # One for whose events there was no room could not say so, and why is told above.
         unended = [one for one in own if not one.num_dropped and not _has_ended(one)]
         if unended and "end_ns" in about:
             notes.append(
-                f"{len(unended)} of {len(own)} threads of process {process.pid} did not say that they ended "
+                f"{len(unended)} of {len(own)} threads of process {name} did not say that they ended "
                 "(killed, left by os._exit or os.exec, or still running): what came after the process's last event is "
                 "shown as idle."
             )

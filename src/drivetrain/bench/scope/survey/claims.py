@@ -68,7 +68,7 @@ def on_over_off(outcomes: Outcomes, env: str) -> Finding | None:
         theirs=LEAST_ON_OVER_OFF,
         ours=ratio,
         holds=ratio >= LEAST_ON_OVER_OFF,
-        because=_listed(on) + " against " + _listed(off),
+        because=f"the mean of {_listed(on)} over that of {_listed(off)}",
     )
 
 
@@ -143,9 +143,9 @@ def waiting_for_workers(outcomes: Outcomes) -> Finding:
 
 
 def gpu_share(outcomes: Outcomes) -> Finding:
-    """How long a GPU works for PPO, on the simulator where it works longest."""
+    """How long a GPU works for PPO, in the program for which it works longest."""
     shares = {
-        load.env: 100 * statistics.median(gpus)
+        load.name: 100 * statistics.median(gpus)
         for load, runs in outcomes.values()
         if load.algo == "PPO" and (gpus := [run.gpu.busy for run in runs if run.gpu is not None])
     }

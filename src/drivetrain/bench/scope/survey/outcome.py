@@ -24,6 +24,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.session import CALIBRATE_EVERY
 from drivetrain.scope.sites import UNRECORDED
+from drivetrain.scope.trace.blocks import MUTE_ALL, mask_of_events
 from drivetrain.scope.trace.events import SIMULATED, STEP, Thread
 
 RECORDING = "recording"
@@ -54,7 +55,8 @@ class Outcome:
         operations: Operation -> its share of the time that all threads of all processes were busy.
         classes: Class of time -> the same.
         waiting: Share of the main thread's wall time that it waited.
-        us_per_step: Wall time per step of the simulators, microseconds.
+        us_per_step: Wall time per step of the simulators, microseconds; that of a vector environment is one, wherever
+            its environments run.
         transitions: Calls from Python into native code per step, of the whole run.
         num_steps: Steps of the simulators in the settled part.
         num_processes: That recorded.
@@ -100,7 +102,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
     if window is None:
         raise RunError(f"the program left no {FILE}")
     begin_ns = settled_ns(profile, window)
-    steps = sum(_steps(profile, index, begin_ns, window.end_ns) for index in range(len(profile.trace.threads)))
+    steps = _steps_of_all(profile, begin_ns, window.end_ns)
     if not steps:
         raise RunError("no step of a simulator is in the recording")
     operations, classes = _busy_ns(profile, begin_ns, window.end_ns)
@@ -133,14 +135,28 @@ def _times(thread: Thread) -> NDArray[np.int64]:
     return thread.time_ns[(thread.kind == STEP) & (thread.value == SIMULATED)]
 
 
-def _steps(profile: Profile, index: int, begin_ns: int, end_ns: int) -> float:
-    """A thread's steps in a window: those recorded, over the share of the window that was (muted blocks are chosen at
-    random).
+def _steps_of_all(profile: Profile, begin_ns: int, end_ns: int) -> float:
+    """Steps of simulators in a window, as `Profile.num_steps` counts them: without those of a vector environment's
+    members, which are the same.
     """
-    times = _times(profile.trace.threads[index])
+    sums = {False: 0.0, True: 0.0}
+    for index, thread in enumerate(profile.trace.threads):
+        sums[profile.is_member(thread)] += _steps(profile, index, begin_ns, end_ns)
+    return sums[False] or sums[True]
+
+
+def _steps(profile: Profile, index: int, begin_ns: int, end_ns: int) -> float:
+    """A thread's steps in a window: those recorded, over the share of the window in which steps were: not in blocks
+    that are muted as a whole, which are chosen at random.
+    """
+    thread = profile.trace.threads[index]
+    times, mask = _times(thread), mask_of_events(thread)
     recorded = int(((times > begin_ns) & (times <= end_ns)).sum())
-    muted = _share(profile, index, begin_ns, end_ns, (UNRECORDED.time_class,))
-    return recorded / (1 - muted) if recorded else 0.0
+    if mask is None or not recorded:
+        return float(recorded)
+    passed = np.diff(np.clip(thread.time_ns, begin_ns, end_ns))
+    muted_ns = int(passed[mask[:-1] & MUTE_ALL == MUTE_ALL].sum())
+    return recorded / (1 - muted_ns / (end_ns - begin_ns))
 
 
 def _busy_ns(profile: Profile, begin_ns: int, end_ns: int) -> tuple[dict[str, float], dict[str, float]]:

@@ -2,7 +2,6 @@
 
 {"do": "open", "scene"}        -> {"open_s"}   makes it and takes its first steps, compilation included
 {"do": "measure", "slice_s"}   -> a Slice
-{"do": "compile", "env", "again"} -> {"compile_s"}   of those who compile; again: with what is kept from before
 
 or {"missing": why}, or {"error": what}; see `bench/serving.py`.
 """
