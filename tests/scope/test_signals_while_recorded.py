@@ -132,3 +132,14 @@ def test_ctrl_c_between_the_claim_of_a_session_and_its_begin_leaves_the_process_
             pass
     with scope.session(tmp_path / "second"):
         assert process.recording_into() == (tmp_path / "second").resolve()
+
+
+def test_ctrl_c_as_a_session_ends_leaves_the_process_free_to_record(tmp_path, monkeypatch):
+    def interrupted(path):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), scope.session(tmp_path / "first"):
+        monkeypatch.setattr(process.table, "write_to", interrupted)
+    monkeypatch.undo()
+    with scope.session(tmp_path / "second"):
+        assert process.recording_into() == (tmp_path / "second").resolve()

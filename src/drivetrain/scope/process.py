@@ -77,10 +77,12 @@ def require_silence() -> None:
 
 def leave(path: Path) -> bool:
     """Stop recording; False in a forked child of the process that joined."""
-    _native.stop()
-    table.write_to(None)
+    try:
+        _native.stop()
+        table.write_to(None)
+    finally:  # Ctrl-C in between, too
+        _current.folder = None
     is_own = _current.pid == os.getpid()
-    _current.folder = None
     return is_own and (path / "session.json").exists()
 
 
