@@ -25,6 +25,29 @@ def test_an_exception_in_a_turn_leaves_what_was_acquired_before_it():
         producer.commit(4)
 
 
+@pytest.mark.filterwarnings("error")  # of what nobody can catch
+def test_an_exception_in_a_turn_whose_participation_was_closed_is_that_exception():
+    def suspended():
+        with producer.turn(2):
+            yield
+
+    def fail():
+        with producer.turn(2):
+            producer.close()
+            raise KeyError("of the caller")
+
+    with make() as limiter:
+        producer = limiter.producer()
+        with pytest.raises(KeyError, match="of the caller"):
+            fail()
+        producer = limiter.producer()
+        program = suspended()
+        next(program)
+        producer.close()
+        del program
+        assert limiter.counts().granted == 0
+
+
 def test_ctrl_c_in_a_wait_that_has_just_been_granted_gives_the_grant_back(monkeypatch):
     with make() as limiter, limiter.producer() as producer:
         producer.acquire(3)
