@@ -129,7 +129,10 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
         if tuple(space.shape) != shape:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
         low, high = bound(space.low, shape, dtype, np.ceil), bound(space.high, shape, dtype, np.floor)
-        return spaces.Box(low, high, shape, cast("Any", dtype.type))
+        try:
+            return spaces.Box(low, high, shape, cast("Any", dtype.type))
+        except ValueError as error:  # a bound is no number, or the type none of NumPy's
+            raise InvalidInput(f"{what}: Gymnasium has no such Box: {error}; give it another one") from error
     raise InvalidInput(
         f"{what}: expected a space with `n`, with `nvec`, with `low` and `high`, or with `spaces`, got {space!r}; give "
         "one of drivetrain.sim.spaces"
@@ -160,7 +163,8 @@ def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], rounded: Cal
         numbers = np.clip(whole, int(limits.min), int(limits.max))  # no float is the largest int64
     elif dtype.kind == "b":
         numbers = np.clip(numbers, 0, 1)  # any other number would be True
-    return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
+    with np.errstate(over="ignore"):  # beyond a float is none
+        return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
 
 
 def check_index(space: Space, action: Any) -> None:
