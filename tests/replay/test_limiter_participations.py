@@ -66,6 +66,24 @@ def test_ctrl_c_in_a_wait_that_has_just_been_granted_gives_the_grant_back(monkey
         producer.commit(3)
 
 
+def test_ctrl_c_in_a_wait_of_a_participation_that_was_closed_takes_nothing_from_who_has_its_place_now(monkeypatch):
+    with make() as limiter, limiter.producer() as producer:
+
+        def interrupted(*_):
+            producer.close()
+            monkeypatch.undo()
+            others.append(limiter.producer())
+            others[0].acquire(3)
+            raise KeyboardInterrupt
+
+        others = []
+        monkeypatch.setattr(Tally, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.acquire(2)
+        assert limiter.counts().granted == 3
+        others[0].commit(3)
+
+
 def test_a_participation_that_nobody_holds_any_more_is_ended():
     """As of a cell of a notebook that is run again, or of a function that failed."""
     with make(num_participants=2) as limiter:

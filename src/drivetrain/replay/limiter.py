@@ -237,7 +237,8 @@ class Participation:
         try:
             granted = self._tally.wait(self._side, decide, patience_s)
         except BaseException:  # Ctrl-C, and it was granted just before
-            self._tally.give_back(self._side, index, but=before)
+            if self._index is not None:  # else it was given back, and the line may be another's
+                self._tally.give_back(self._side, index, but=before)
             raise
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
