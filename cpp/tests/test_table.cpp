@@ -91,6 +91,37 @@ void new_rows_get_the_leaf_of_the_largest_priority_so_far() {
   }
 }
 
+// Some leaves are by one alpha then, and some by the other: the largest of all may be of a small priority.
+void new_rows_get_the_largest_priority_of_the_buffer_while_alpha_changes() {
+  constexpr std::uint64_t kRows = 3000;
+  for (const auto& [before, alpha] : {std::pair{0.9, 0.1}, std::pair{0.1, 0.9}, std::pair{0.5, 0.0}})
+    for (const bool is_first : {true, false})  // of those that are turned first
+      for (const float largest : {1e-3f, 500.0f})
+        for (int num_holds = 0; num_holds <= 6; ++num_holds) {
+          SharedTable table(extremes_config(kRows));
+          CHECK(table->set_alpha(before, false) == Status::kOk);
+          for (int i = 0; i < 3; ++i) CHECK(insert_tagged(*table, kRows / 3, 1));
+          std::uint64_t num_stale = 0;
+          for (std::uint32_t slot = 0; slot < kRows; ++slot) {
+            const std::uint64_t key = Key::make(slot, 2);
+            const float priority = slot == (is_first ? 100 : 2900) ? largest : largest / 2;
+            const float leaf = leaf_of(priority, before);
+            CHECK(table->update_priorities(&key, &leaf, &priority, 1, before, &num_stale) == Status::kOk);
+          }
+          {
+            ReplayTable::Lock lock(*table);
+            table->header().exponent.change(alpha, true);
+            for (int i = 0; i < num_holds; ++i) table->header().exponent.advance(table->tree(), kRows);
+            table->header().next_slot = 300;
+          }
+          CHECK(insert_tagged(*table, 900, 1));
+          CHECK(table->set_alpha(alpha, false) == Status::kOk);  // completes the change
+          for (std::uint64_t slot = 300; slot < 1200; ++slot)
+            CHECK(std::abs(table->tree().leaf(slot) / leaf_of(largest, alpha) - 1) < 1e-3);
+          CHECK(locked_and_consistent(*table) && extremes_are_right(table->tree(), kRows));
+        }
+}
+
 void rows_in_flight_by_a_live_process_are_passed_over() {
   SharedTable table(tagged_config(8));
   Claim first[3], second[8];
@@ -168,6 +199,7 @@ int main() {
   a_row_being_overwritten_is_taken_out_and_its_keys_go_stale();
   a_row_written_anew_keeps_its_place_and_its_leaf_under_a_new_key();
   new_rows_get_the_leaf_of_the_largest_priority_so_far();
+  new_rows_get_the_largest_priority_of_the_buffer_while_alpha_changes();
   rows_in_flight_by_a_live_process_are_passed_over();
   rows_are_whole_where_generations_begin_again();
   too_few_rows_is_said_and_nothing_is_drawn();

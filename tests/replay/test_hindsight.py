@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from drivetrain.core.errors import Closed, InvalidInput
+from drivetrain.core.errors import Closed, InvalidInput, SegmentError
 from drivetrain.replay import Replay
 from drivetrain.replay.testing import check_consistent
 
@@ -260,6 +260,25 @@ def test_rewards_that_do_not_fit_are_named_and_the_steps_are_there(reward, messa
         assert len(replay) == 3
     with pytest.raises(Closed):
         writer.add(**step_of([0], [3]))
+
+
+def test_a_step_that_found_no_room_is_in_the_midst_of_no_episode():
+    """Where every slot is in the hands of stopped processes, `add` drops the windows that it would be missing in."""
+
+    class Full:
+        def add_some(self, marks, step):
+            raise SegmentError("waited 10 s for a free slot")
+
+    with Replay(100, SPEC, num_step=3) as replay:
+        writer = replay.hindsight_writer(2, reward=reward_of, strategy="final")
+        writer.add(**step_of([0, 1], [0, 0]))
+        ours, writer._as_they_are = writer._as_they_are, Full()
+        with pytest.raises(SegmentError, match="waited"):
+            writer.add_some(np.array([True, False]), **step_of([0, 1], [1, 1]))
+        writer._as_they_are = ours
+        writer.add(**step_of([0, 1], [2, 1], truncated=True))
+        relabelled = [(int(env), int(step)) for env, step, _, wanted, *_ in rows_of(replay) if wanted[0] != WANTED]
+        assert relabelled == [(0, 2), (1, 0), (1, 1)]
 
 
 def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others():

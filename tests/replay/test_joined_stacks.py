@@ -276,6 +276,15 @@ def test_a_view_of_a_larger_array_that_is_no_joined_stack_is_mapped_by_itself(tm
     assert joined_frames(obs, next_obs) is None
 
 
+def test_parts_of_read_only_arrays_in_another_order_are_mapped_by_themselves(tmp_path):
+    np.save(tmp_path / "all.npy", np.asfortranarray(np.arange(60.0).reshape(4, 5, 3)))
+    whole = np.load(tmp_path / "all.npy", mmap_mode="r")
+    data = {"rows": whole[1], "columns": whole[:, 2], "last": whole[..., 1]}
+    found = Sample(data, np.ones(4, np.float32), np.arange(4, dtype=np.uint64)).map(lambda array: array + 1)
+    for name, array in data.items():
+        np.testing.assert_array_equal(found.data[name], array + 1)
+
+
 def test_arrays_of_a_batch_of_ones_own_are_mapped_by_themselves():
     replay = pixels(20)
     batch = replay.sample(8, out=replay.new_batch(8))

@@ -25,6 +25,29 @@ def test_an_exception_in_a_turn_leaves_what_was_acquired_before_it():
         producer.commit(4)
 
 
+@pytest.mark.filterwarnings("error")  # of what nobody can catch
+def test_an_exception_in_a_turn_whose_participation_was_closed_is_that_exception():
+    def suspended():
+        with producer.turn(2):
+            yield
+
+    def fail():
+        with producer.turn(2):
+            producer.close()
+            raise KeyError("of the caller")
+
+    with make() as limiter:
+        producer = limiter.producer()
+        with pytest.raises(KeyError, match="of the caller"):
+            fail()
+        producer = limiter.producer()
+        program = suspended()
+        next(program)
+        producer.close()
+        del program
+        assert limiter.counts().granted == 0
+
+
 def test_ctrl_c_in_a_wait_that_has_just_been_granted_gives_the_grant_back(monkeypatch):
     with make() as limiter, limiter.producer() as producer:
         producer.acquire(3)
@@ -41,6 +64,24 @@ def test_ctrl_c_in_a_wait_that_has_just_been_granted_gives_the_grant_back(monkey
             assert limiter.counts().granted == 3
         monkeypatch.undo()
         producer.commit(3)
+
+
+def test_ctrl_c_in_a_wait_of_a_participation_that_was_closed_takes_nothing_from_who_has_its_place_now(monkeypatch):
+    with make() as limiter, limiter.producer() as producer:
+
+        def interrupted(*_):
+            producer.close()
+            monkeypatch.undo()
+            others.append(limiter.producer())
+            others[0].acquire(3)
+            raise KeyboardInterrupt
+
+        others = []
+        monkeypatch.setattr(Tally, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.acquire(2)
+        assert limiter.counts().granted == 3
+        others[0].commit(3)
 
 
 def test_a_participation_that_nobody_holds_any_more_is_ended():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from filled import all_rows
 
-from drivetrain.replay import Replay
+from drivetrain.core.errors import SegmentError
+from drivetrain.replay import Replay, Sequences
 
 GAMMA = 0.5
 SPEC = {"obs": ((), "int64"), "action": ((), "int32")}
@@ -183,3 +184,14 @@ def test_fields_that_begin_with_next_are_those_of_the_last_step(share_next_obs, 
         np.testing.assert_array_equal(data["next_obs"], last + 1)
         np.testing.assert_array_equal(data["next_legal"]["moves"][:, 0], last % 2 == 1)
         np.testing.assert_array_equal(data["next_legal"]["pair"], (last, -last))
+
+
+@pytest.mark.parametrize("settings", [{"num_step": 5}, {"sequence": Sequences(length=4, period=2, initial=("x",))}])
+def test_more_open_windows_than_memory_holds_are_refused_before_any_is_taken(monkeypatch, settings):
+    """Memory that the system gives and has not is paid for with the process, when it is written to."""
+    with Replay(4, {"x": ((2**20,), "uint8")}, **settings) as replay:
+        monkeypatch.setattr("drivetrain.core.segments.available_memory", lambda: 2**28)
+        told = r"windows of 128 environments needs \d+\.\d\d MiB, but 256\.00 MiB .*; have fewer environments, or sh"
+        with pytest.raises(SegmentError, match=told):
+            replay.writer(128)
+        replay.writer(8)

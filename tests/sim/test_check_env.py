@@ -346,6 +346,8 @@ def test_what_a_space_contains_is_asked_of_anything():
     box = Box(np.zeros(3), np.ones(3), (3,))
     assert not any(box.contains(x) for x in (np.zeros(2), np.zeros((1, 3)), 0.5, np.full(3, np.nan), "a"))
     assert box.contains(np.zeros(3))
+    assert box.contains(jnp.ones(3, jnp.bfloat16))
+    assert not box.contains(jnp.full(3, 1.5, jnp.bfloat16))
 
 
 def test_a_reset_that_is_impure_is_told_as_a_step_is():

@@ -1,5 +1,8 @@
 """`sim.explain` says what a kernel would be like, and compiles none."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from drivetrain import sim
@@ -78,3 +81,17 @@ def test_arguments_are_refused_as_by_compile(arguments, told):
 
 def test_one_record_may_be_named_as_for_compile():
     assert sim.explain(sim.make("CartPole-v1"), record="reward").recorded_nbytes == 4
+
+
+def test_parameters_are_taken_as_by_compile():
+    env = sim.make("CartPole-v1")
+    rows = dataclasses.replace(env.default_params, gravity=np.full(8, 9.8), mass_pole=np.full(8, 0.1))
+    said = sim.explain(env, rows)
+    assert said.state_nbytes == 5 * 4 + 2 * 4  # both travel with the state
+    whole = dataclasses.replace(env.default_params, gravity=10)
+    assert sim.explain(env, whole) == sim.explain(env, dataclasses.replace(whole, gravity=10.0))
+    with pytest.raises(InvalidInput, match=r"params\.gravity: expected numbers that fit float32, got 1e"):
+        sim.explain(env, dataclasses.replace(whole, gravity=1e300))
+    uneven = dataclasses.replace(rows, mass_pole=np.full(3, 0.1))
+    with pytest.raises(InvalidInput, match=r"params\.mass_pole: expected one value, or 8 rows, one for each .*, got 3"):
+        sim.explain(env, uneven)

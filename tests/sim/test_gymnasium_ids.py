@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from drivetrain import sim
 from drivetrain.core.errors import InvalidInput
+from drivetrain.sim.envs.cartpole import CartPole
 from drivetrain.sim.gymnasium import single
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.gymnasium.vector import SimVectorEnv
@@ -92,6 +93,20 @@ def test_a_single_environment_is_one_of_a_batch_and_says_when_it_has_to_be_resta
         with pytest.raises(InvalidInput, match="action: expected an integer from 0 to 1, got "):
             env.step(action)
     env.close()
+
+
+def test_the_info_of_a_single_environment_is_what_it_says_under_whatever_name():
+    class Telling(CartPole):
+        def step(self, key, state, action, params):
+            *results, _ = super().step(key, state, action, params)
+            info = {"time": results[1].time, "_time": 2, "final_obs": state.x, "more": {"_last": (action, 1.5)}}
+            return *results, info
+
+    env = SimEnv(Telling(), "numpy")
+    obs, _ = env.reset(seed=0)
+    x = obs[0]
+    _, _, _, _, info = env.step(1)
+    assert info == {"time": 1, "_time": 2, "final_obs": x, "more": {"_last": (1, 1.5)}}
 
 
 def test_a_single_environment_has_no_options_of_a_reset():

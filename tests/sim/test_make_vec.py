@@ -311,7 +311,7 @@ def test_calls_that_make_no_sense_are_refused():
     venv = vectors()
     with pytest.raises(InvalidInput, match="expected `reset` to be called first"):
         venv.step(np.zeros(3, int))
-    for seed in (-1, 2**32, 1.5, [1, 2, 3]):
+    for seed in (-1, 2**32, 1.5, [1, 2, 3], np.arange(3)):
         with pytest.raises(InvalidInput, match="seed: expected one integer from 0 to 4294967295, or None"):
             venv.reset(seed=seed)
     with pytest.raises(InvalidInput, match="options: expected reset_mask alone, got 'speed'"):

@@ -111,6 +111,27 @@ def test_bounds_that_numpy_makes_hold_for_all_too():
     np.testing.assert_array_equal([space.low, space.high], [[-4.0] * 4, [4.0] * 4])
 
 
+def test_bounds_of_whole_numbers_are_exact_where_parameters_differ():
+    class Counting(type(sim.make("CartPole-v1"))):
+        def observation_space(self, params):
+            return {"count": Box(-(2**24) - 1, 2**31 - 1, (), jnp.int32), "few": Box(0, 255, (), jnp.uint8)}
+
+        def reset(self, key, params):
+            state = super().reset(key, params)[1]
+            return {"count": jnp.int32(-(2**24) - 1), "few": jnp.uint8(3)}, state
+
+        def step(self, key, state, action, params):
+            _, state, *others = super().step(key, state, action, params)
+            return {"count": jnp.int32(2**24 + 1), "few": jnp.uint8(3)}, state, *others
+
+    params = dataclasses.replace(sim.make("CartPole-v1").default_params, mass_pole=np.array([0.1, 0.2]))
+    venv = sim.make_vec(Counting(), 2, "numpy", params=params)
+    space = venv.single_observation_space
+    assert (space["count"].low, space["count"].high) == (-(2**24) - 1, 2**31 - 1)
+    assert (space["few"].low, space["few"].high) == (0, 255)
+    assert venv.reset(seed=0)[0] in venv.observation_space
+
+
 def test_bounds_that_fail_for_one_of_the_environments_name_the_authors_line():
     class Narrow(type(sim.make("CartPole-v1"))):
         def observation_space(self, params):
@@ -280,3 +301,34 @@ sim.compile(env, 1, 1, "numpy", dataclasses.replace(env.default_params, gravity=
 raise SystemExit(jax._src.xla_bridge.backends_are_initialized())
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Creeping:
+    """Begins where its parameters say."""
+
+    default_params = {"start": 0.0, "speed": 1.0}  # noqa: RUF012
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-9.0, 9.0, (1,))
+
+    def reset(self, key, params):
+        start = jnp.asarray(params["start"])
+        return start[None], start
+
+    def step(self, key, state, action, params):
+        after = state + 0.5 * params["speed"]
+        return after[None], after, after, after > 5, False, {}
+
+
+def test_check_env_takes_parameters_as_compile_does():
+    sim.check_env(Creeping(), {"start": 0, "speed": 1})  # as real numbers
+    for params, told in [
+        ({"start": 0.0, "speed": 1.0, "limit": 3}, r"params\['limit'\]: expected parameters of default_params"),
+        ({"start": 0.0, "speed": 1e300}, r"params\['speed'\]: expected numbers that fit float32"),
+        ({"start": 0.0, "speed": np.ones(4)}, r"params\['speed'\]: expected one value, .* got 4 rows"),
+    ]:
+        with pytest.raises(InvalidInput, match=told):
+            sim.check_env(Creeping(), params)

@@ -69,6 +69,7 @@ class Exponent {
   double alpha() const noexcept { return alpha_.load(std::memory_order_relaxed); }
   double at(std::uint64_t slot) const noexcept { return slot < rescaled_ ? alpha() : before_; }
   bool is_settled(std::uint64_t capacity) const noexcept { return rescaled_ == capacity; }
+  std::uint64_t num_turned() const noexcept { return rescaled_; }
   /// The leaf of a slot as it were by another alpha; what alpha 0 has forgotten stays.
   float by(double alpha, std::uint64_t slot, float leaf) const noexcept {
     const double own = at(slot);

@@ -60,13 +60,21 @@ class Extremes {
   Range range() noexcept {
     if (whole_->dirty) {
       Entry all{};
-      for (std::uint64_t b = 0; b < num_blocks(); ++b) {
-        if (block(b).dirty) DRIVETRAIN_LOCKED_WRITE("extremes/scanned", block(b) = scan(b));
-        all = united(all, block(b));
-      }
+      for (std::uint64_t b = 0; b < num_blocks(); ++b) all = united(all, scanned(b));
       DRIVETRAIN_LOCKED_WRITE("extremes/scanned", *whole_ = all);
     }
     return {whole_->least, whole_->largest};
+  }
+
+  /// The largest of the leaves [first, end); 0 where there is none.
+  float largest(std::uint64_t first, std::uint64_t end) noexcept {
+    float found = 0;
+    for (std::uint64_t i = first; i < end;) {
+      const bool is_block = i % kBlockLeaves == 0 && end - i >= kBlockLeaves;
+      found = std::max(found, is_block ? scanned(i / kBlockLeaves).largest : leaves_[i]);
+      i += is_block ? kBlockLeaves : 1;
+    }
+    return found;
   }
 
   /// Whether every entry that is not dirty says what a scan says.
@@ -97,6 +105,10 @@ class Extremes {
   }
   std::uint64_t num_blocks() const noexcept { return num_blocks_for(num_leaves_); }
   Entry& block(std::uint64_t index) const noexcept { return whole_[1 + index]; }
+  const Entry& scanned(std::uint64_t index) noexcept {
+    if (block(index).dirty) DRIVETRAIN_LOCKED_WRITE("extremes/scanned", block(index) = scan(index));
+    return block(index);
+  }
 
   static Entry united(const Entry& left, const Entry& right) noexcept {
     Entry both = left;

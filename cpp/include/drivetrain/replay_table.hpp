@@ -375,7 +375,7 @@ class ReplayTable {
 
   float initial_leaf(std::uint64_t slot) noexcept {
     if (config_.initial == InitialPriority::kBufferMax) {
-      const float largest = tree_.extremes().largest;
+      const float largest = is_settled() ? tree_.extremes().largest : largest_while_alpha_changes(slot);
       return largest > 0 ? largest : leaf_at(slot, 1.0f);
     }
     const bool fixed = config_.initial == InitialPriority::kFixed;
@@ -387,6 +387,15 @@ class ReplayTable {
       newest_leaf_ = leaf_of(priority, alpha);
     }
     return newest_leaf_;
+  }
+
+  // The leaf, in a slot, of the largest priority: of the largest of those that are turned already, or of the others.
+  [[gnu::noinline]] float largest_while_alpha_changes(std::uint64_t slot) noexcept {
+    const Exponent& exponent = header_->exponent;
+    const std::uint64_t seam = exponent.num_turned();
+    const double alpha = exponent.at(slot);
+    return std::max(exponent.by(alpha, 0, tree_.largest(0, seam)),
+                    exponent.by(alpha, seam, tree_.largest(seam, config_.capacity)));
   }
 
   // With the lock held. Priority first: a crash in between leaves an odd row, which repair()
@@ -511,8 +520,11 @@ class ReplayTable {
   // The leaves of rows, each by the alpha of its slot: of new ones without priorities, too.
   [[gnu::noinline]] void make_leaves(const std::uint32_t* slots, const float* priorities, std::size_t count,
                                      float* leaves) noexcept {
-    for (std::size_t i = 0; i < count; ++i)
-      leaves[i] = priorities ? leaf_at(slots[i], priorities[i]) : initial_leaf(slots[i]);
+    for (std::size_t i = 0; priorities && i < count; ++i) leaves[i] = leaf_at(slots[i], priorities[i]);
+    if (priorities) return;
+    const std::uint64_t seam = header_->exponent.num_turned();  // new rows: while alpha changes, and so by two of it
+    const float turned = initial_leaf(0), others = initial_leaf(seam);
+    for (std::size_t i = 0; i < count; ++i) leaves[i] = slots[i] < seam ? turned : others;
   }
 
   // update_priorities() where rows have changed or leaves are by another alpha; returns how many rows have not.

@@ -103,8 +103,9 @@ class SumTree {
   void keep_extremes(void* memory) noexcept {
     extremes_ = Extremes(memory, leaves_, leaf_nodes_ * kLeafFanout);
   }
-  /// The smallest (above 0) and largest leaf; only after keep_extremes.
+  /// The smallest (above 0) and largest leaf, and the largest of some; only after keep_extremes.
   Extremes::Range extremes() noexcept { return extremes_.range(); }
+  float largest(std::uint64_t first, std::uint64_t end) noexcept { return extremes_.largest(first, end); }
 
   /// Gives a tree whose leaves are 0 its unit, at which every leaf may be twice as large as `headroom`, a power of two.
   void initialize(double headroom) noexcept {
@@ -349,9 +350,7 @@ class SumTree {
     DRIVETRAIN_LOCKED_WRITE("rebuild/end", state_->rebuilds.store(num_rebuilds() + 1,
                                                                   std::memory_order_release));
   }
-  static void add_to(std::uint64_t& sum, std::uint64_t difference) noexcept {
-    store_shared(sum, sum + difference);
-  }
+  static void add_to(std::uint64_t& sum, std::uint64_t difference) noexcept { store_shared(sum, sum + difference); }
 
   std::size_t lay_out(unsigned char* memory, std::uint64_t capacity) noexcept {
     leaf_nodes_ = (capacity + kLeafFanout - 1) / kLeafFanout;

@@ -43,7 +43,7 @@ from drivetrain.replay.spaces import spec_of
 from drivetrain.replay.writer import Writer, add_in_turn
 
 _KIND = "replay"
-_MUCH_NBYTES = 2**28  # to read: filling them takes far longer than asking how much memory there is
+_MUCH_NBYTES = 2**28  # filling them takes far longer than asking how much memory there is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,11 +326,14 @@ class Replay:
         settings, stack = self._settings, self._schema.frame_stack
         frames.require_room(num_envs, stack, settings.window, self._table.num_frames)
         period = settings.sequence.num_new_steps if settings.sequence else 0
+        nbytes, what = num_envs * settings.window_nbytes, f"a writer with the open windows of {num_envs:,} environments"
+        remedy = "have fewer environments, or shorter windows"
+        if nbytes >= _MUCH_NBYTES:
+            require_memory(nbytes, what=what, remedy=remedy)
         try:
             native = _native.Writer(self._table, num_envs, settings.num_step, settings.gamma, period, check_obs)
         except MemoryError as error:
-            remedy = "have several writers of fewer environments"
-            raise SegmentError(f"writer: not enough memory for the open windows of {num_envs:,}; {remedy}") from error
+            raise SegmentError(f"there is not enough memory for {what}; {remedy}") from error
         self._writers.add(native)
         return native
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, SegmentError
 from drivetrain.replay import _native, arguments, checks
 from drivetrain.replay.schema import Field, Schema
 from drivetrain.replay.writer import require_taken
@@ -98,6 +98,7 @@ class HindsightWriter:
         Raises:
             InvalidInput: As there, and nothing was added; or `reward` or `terminated` has given what does not fit: then
                 the step is added, and the episodes that have ended with it are without their other goals.
+            SegmentError: As there; the steps of these episodes so far are without their other goals.
             Closed: The replay was closed.
         """
         self.add_some(np.ones(self._num_envs, np.bool_), **step)
@@ -125,7 +126,11 @@ class HindsightWriter:
             self._add(np.ones(self._num_envs, np.bool_), dict(zip(arrays, step, strict=True)))
 
     def _add(self, marks: npt.NDArray[np.bool_], arrays: Arrays) -> None:
-        require_taken(self._as_they_are.add_some(marks, arrays))
+        try:
+            require_taken(self._as_they_are.add_some(marks, arrays))
+        except SegmentError:  # its windows are gone, as this step is
+            self._forget(marks)
+            raise
         held = {name: array.copy() for name, array in arrays.items()}
         for env in np.flatnonzero(marks).tolist():
             self._open[env].append(held)
@@ -142,6 +147,9 @@ class HindsightWriter:
         """
         marks = checks.fitting_marks_or_all(where, self._num_envs)
         self._as_they_are.drop_windows(marks)
+        self._forget(marks)
+
+    def _forget(self, marks: npt.NDArray[np.bool_]) -> None:
         for env in np.flatnonzero(marks).tolist():
             self._open[env] = []
 

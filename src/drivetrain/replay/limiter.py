@@ -12,11 +12,11 @@ wait until what they ask for is owed for what was inserted. All in integers, so 
 length ends with exactly the ratio. `drivetrain.train` stands on the same rule and the same tally.
 """
 
+import contextlib
 import os
 import threading
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
@@ -237,7 +237,8 @@ class Participation:
         try:
             granted = self._tally.wait(self._side, decide, patience_s)
         except BaseException:  # Ctrl-C, and it was granted just before
-            self._tally.give_back(self._side, index, but=before)
+            if self._index is not None:  # else it was given back, and the line may be another's
+                self._tally.give_back(self._side, index, but=before)
             raise
         if granted is None:
             raise TimedOut(self._why(amount, timeout_s))
@@ -258,7 +259,7 @@ class Participation:
             raise Closed("this participation was closed by another thread, and gave back what was to be committed")
         self._tally.wake(Side.CONSUMERS if self._side is Side.PRODUCERS else Side.PRODUCERS)
 
-    @contextmanager
+    @contextlib.contextmanager
     def turn(self, amount: int = 1, *, timeout_s: float | None = None) -> Generator[None, None, None]:
         """`acquire`, then the block, then `commit`; an exception in the block gives the grant back."""
         before = self._tally.unfinished(self._side, self._own_index())
@@ -266,7 +267,8 @@ class Participation:
             self.acquire(amount, timeout_s=timeout_s)
             yield
         except BaseException:
-            self._tally.give_back(self._side, self._own_index(), but=before)
+            with contextlib.suppress(Closed, InvalidInput):  # it was closed meanwhile, or this is a forked child
+                self._tally.give_back(self._side, self._own_index(), but=before)
             raise
         self.commit(amount)
 

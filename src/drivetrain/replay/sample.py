@@ -138,7 +138,9 @@ def _run_of(array: Any) -> npt.NDArray[Any] | None:
         return None
     offset = stack.ctypes.data - run.ctypes.data
     while run.ndim > stack.ndim:
-        index, offset = divmod(offset, run.strides[0])
+        index, offset = divmod(offset, run.strides[0]) if run.strides[0] > 0 else (len(run), 0)
+        if index >= len(run):  # of a larger array in another order
+            return None
         run = run[index]
     if stack.strides != run.strides or stack.ndim != run.ndim:
         return None

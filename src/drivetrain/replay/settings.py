@@ -78,6 +78,15 @@ class Settings:
         return self.schema.steps if self.sequence else self.num_step
 
     @property
+    def window_nbytes(self) -> int:
+        """Bytes that a writer keeps of one environment's open windows, about."""
+        step_nbytes, sequence = self.schema.row_stride + 8 * self.schema.num_refs, self.sequence
+        if not sequence:
+            return step_nbytes * self.num_step if self.num_step > 1 else 0
+        num_open = -(-sequence.num_steps // sequence.num_new_steps) if sequence.initial else 0
+        return step_nbytes * (1 + num_open)
+
+    @property
     def stack_shift(self) -> int:
         """Frames by which the stack of `next_obs` is that of `obs` moved on; 0 where they have none in common."""
         return self.num_step if not self.sequence and self.num_step < self.frame_stack else 0

@@ -37,6 +37,7 @@ from drivetrain.sim.trace import (
 )
 from drivetrain.sim.transition import strong
 from drivetrain.sim.untraceable import check_number
+from drivetrain.sim.varying import varied
 
 
 def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
@@ -49,7 +50,7 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
 
     Args:
         env: Anything that `sim.compile` takes.
-        params: Of the environment; its defaults when None.
+        params: Of one environment, taken as `sim.compile` takes them; its defaults when None.
         num_steps: Steps to play in each of the 16.
         seed: Of the actions and of the environments.
 
@@ -64,7 +65,8 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
     check_seed(seed)
     require_form(env)
     whole = cast("Environment", adapted(env))
-    params = whole.default_params if params is None else params
+    params, differing = varied(whole, whole.default_params if params is None else params, 1)
+    params = params if differing is None else differing.of(0)
     with told_of_params(whole, params):
         state, action = check_shapes(whole, params)
     faults = impurities(whole, params, state, action) + reused_keys(whole, params, state, action)

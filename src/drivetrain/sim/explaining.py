@@ -21,6 +21,7 @@ from drivetrain.sim.ir.importer import import_jaxpr
 from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 from drivetrain.sim.ir.program import Block, Op
 from drivetrain.sim.trace import told_of_params, trace
+from drivetrain.sim.varying import num_rows, varied
 
 CONDITIONS_SHOWN = 5
 
@@ -96,7 +97,7 @@ def explain(
 
     Args:
         env: As for `sim.compile`, like the other arguments.
-        params: Of the environment; its defaults when None.
+        params: Of the environment; its defaults when None. Rows, one for each environment, may be of any number.
         record: What a kernel would record.
         autoreset: How a kernel would restart episodes.
 
@@ -107,8 +108,10 @@ def explain(
     settings = checked(1, 1, "native", record, autoreset, 1)
     env = adapted(env)
     params = env.default_params if params is None else params
+    params, differing = varied(env, params, num_rows(env, params))
+    one = params if differing is None else differing.of(0)
     with told_of_params(env, params):
-        traced = trace(env, params, settings.autoreset, settings.record)
+        traced = trace(env, one, settings.autoreset, settings.record, differing=differing)
     imported = import_jaxpr(traced.jaxpr, traced.name)
     small = simplified(imported)
     kernel = vectorizable(small)

@@ -25,7 +25,9 @@ def numbers(x: Any) -> npt.NDArray[Any] | None:
         array = np.asarray(x)
     except ValueError:
         return None
-    return array if array.dtype.kind in "biuf" else None
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return array if array.dtype.kind == "f" else array.astype(np.float32)  # bfloat16 is none of NumPy's own
+    return array if array.dtype.kind in "biu" else None
 
 
 def parts_of(space: Any) -> Any:

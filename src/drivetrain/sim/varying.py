@@ -101,6 +101,16 @@ def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied 
     return params, Varied(structure=structure, leaves=tuple(leaves), places=tuple(places)) if places else None
 
 
+def num_rows(env: Environment, params: Tree) -> int:
+    """For how many environments there are rows among parameters; 1 where there are none."""
+    usual = {path: form_of(leaf) for path, leaf in tree_leaves_with_path(env.default_params)}
+    for path, leaf in tree_leaves_with_path(params):
+        form = usual.get(path)
+        if form is not None and np.ndim(leaf) == len(form.shape) + 1:
+            return max(1, len(leaf))
+    return 1
+
+
 def rows_of(name: str, rows: npt.NDArray[Any], dtype: np.dtype[Any], num_envs: int) -> npt.NDArray[Any]:
     """A leaf that varies, in the type of the default."""
     if len(rows) != num_envs:

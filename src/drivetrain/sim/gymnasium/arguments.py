@@ -45,6 +45,10 @@ def checked_seed(seed: Any) -> int | None:
     """A seed that a key can be made of."""
     if seed is None:
         return None
-    if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < NUM_SEEDS:
+    try:
+        number = operator.index(seed)
+    except TypeError:  # an array of several, too
+        number = -1
+    if not 0 <= number < NUM_SEEDS:
         raise InvalidInput(f"seed: expected one integer from 0 to {NUM_SEEDS - 1}, or None, got {seed!r}")
-    return operator.index(seed)
+    return number

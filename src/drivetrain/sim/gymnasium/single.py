@@ -19,7 +19,6 @@ from drivetrain.sim.engines.arrays import on_host
 from drivetrain.sim.envs.drawing import Frame
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnasium.arguments import RENDER_MODES, checked_seed
-from drivetrain.sim.gymnasium.infos import of_each
 from drivetrain.sim.gymnasium.spaces import check_index
 from drivetrain.sim.gymnasium.vector import FRAMES_PER_S, SimVectorEnv
 from drivetrain.sim.random import Generator
@@ -95,9 +94,10 @@ class SimEnv(gymnasium.Env[Any, Any]):
             raise InvalidInput("step: the episode has ended; call `reset`")
         check_index(self.action_space, action)
         actions = of_one(self.action_space, action)
-        obs, reward, terminated, truncated, infos = self.batch.step(actions)
-        first = each(lambda x: x[0], obs)
-        return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), of_each(infos, 1)[0]
+        row, _ = self.batch.stepped(actions)
+        first = {name: each(lambda x: x[0], part) for name, part in row.items()}
+        ends = bool(first["terminated"]), bool(first["truncated"])
+        return first["obs"], float(np.float32(first["reward"])), *ends, first["info"]
 
     def render(self) -> Frame:
         """A picture of the state; see `SimVectorEnv.render`."""

@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -26,6 +27,8 @@ from drivetrain.sim.varying import Varied
 
 Space = gymnasium.Space[Any]
 Array = npt.NDArray[Any]
+MOST_EXACT = 2**24
+"""Integers below are all among the numbers of float32."""
 
 
 def single_spaces(
@@ -80,9 +83,13 @@ def widened(one: Any, space: Callable[[Tree], Any], differing: Varied) -> Any:
         low, high = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), here.shape) for x in (here.low, here.high))
         return low, high
 
-    try:
+    low: Any = None
+    high: Any = None
+    is_exact = False
+    with contextlib.suppress(Exception):  # NumPy's functions and float() take no rows of JAX's
         low, high = jax.vmap(bounds)(differing.rows)
-    except Exception:  # NumPy's functions and float() take no rows of JAX's: one environment after the other
+        is_exact = not np.issubdtype(one.dtype, np.integer) or max(np.max(np.abs(x)) for x in (low, high)) < MOST_EXACT
+    if not is_exact:
         low, high = one_by_one(space, differing)
     return Box(np.min(low, axis=0), np.max(high, axis=0), tuple(one.shape), one.dtype)
 
@@ -122,7 +129,10 @@ def space_of(what: str, space: Any, shapes: Tree) -> Space:
         if tuple(space.shape) != shape:
             raise InvalidInput(f"{what}: its space says shape {tuple(space.shape)}, and it has {shape}")
         low, high = bound(space.low, shape, dtype, np.ceil), bound(space.high, shape, dtype, np.floor)
-        return spaces.Box(low, high, shape, cast("Any", dtype.type))
+        try:
+            return spaces.Box(low, high, shape, cast("Any", dtype.type))
+        except ValueError as error:  # a bound is no number, or the type none of NumPy's
+            raise InvalidInput(f"{what}: Gymnasium has no such Box: {error}; give it another one") from error
     raise InvalidInput(
         f"{what}: expected a space with `n`, with `nvec`, with `low` and `high`, or with `spaces`, got {space!r}; give "
         "one of drivetrain.sim.spaces"
@@ -138,7 +148,7 @@ def space_of_several(what: str, parts: Any, shapes: Tree) -> Space:
     """A dictionary or a tuple of spaces."""
     if isinstance(parts, Mapping) and isinstance(shapes, Mapping) and set(parts) == set(shapes):
         return spaces.Dict({name: space_of(f"{what}[{name!r}]", parts[name], shapes[name]) for name in parts})
-    if isinstance(shapes, tuple) and len(shapes) == len(parts):
+    if isinstance(shapes, tuple) and not isinstance(parts, Mapping) and len(shapes) == len(parts):
         pairs = enumerate(zip(parts, shapes, strict=True))
         return spaces.Tuple([space_of(f"{what}[{k}]", part, shape) for k, (part, shape) in pairs])
     raise InvalidInput(f"{what}: expected a dictionary or tuple of {len(parts)} parts, as its space says, got {shapes}")
@@ -153,7 +163,8 @@ def bound(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], rounded: Cal
         numbers = np.clip(whole, int(limits.min), int(limits.max))  # no float is the largest int64
     elif dtype.kind == "b":
         numbers = np.clip(numbers, 0, 1)  # any other number would be True
-    return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
+    with np.errstate(over="ignore"):  # beyond a float is none
+        return np.broadcast_to(np.asarray(numbers, dtype), shape).copy()
 
 
 def check_index(space: Space, action: Any) -> None:

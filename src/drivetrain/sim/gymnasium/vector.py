@@ -165,6 +165,18 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             InvalidInput: The actions do not fit, nothing was reset yet, or episodes have ended that nobody restarts.
             Closed: After `close`.
         """
+        row, was_done = self.stepped(actions)
+        autoreset, ended = self._settings.autoreset, row["terminated"] | row["truncated"]
+        restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
+        infos = batched(row["info"], np.ones_like(ended) if restarted_now is None else ~restarted_now)
+        if autoreset == "same_step":
+            infos |= final(ended, row["final_obs"], row["info"])
+        shared = autoreset == "disabled"  # with `reset`, which keeps the others
+        obs = each(np.array, row["obs"]) if shared else row["obs"]
+        return obs, row["reward"].astype(np.float32, copy=False), row["terminated"], row["truncated"], infos
+
+    def stepped(self, actions: Any) -> tuple[dict[str, Tree], Array]:
+        """What was recorded of one step, [num_envs, ...] each, and whose episode had ended before it; see `step`."""
         self._require_open()
         state = self._state()
         rows = each(lambda x: x[None], self._checked(actions))
@@ -176,15 +188,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
             )
         self.state, trajectory = self.rollout(state, rows)
         own = np.array if self._engine == "xla" else np.asarray  # XLA's memory is not the caller's to write to
-        row = {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}
-        ended = row["terminated"] | row["truncated"]
-        restarted_now = {"same_step": ended, "next_step": was_done}.get(autoreset)
-        infos = batched(row["info"], np.ones_like(ended) if restarted_now is None else ~restarted_now)
-        if autoreset == "same_step":
-            infos |= final(ended, row["final_obs"], row["info"])
-        shared = autoreset == "disabled"  # with `reset`, which keeps the others
-        obs = each(np.array, row["obs"]) if shared else row["obs"]
-        return obs, row["reward"].astype(np.float32, copy=False), row["terminated"], row["truncated"], infos
+        return {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}, was_done
 
     def render(self) -> tuple[Frame, ...]:
         """A frame uint8[height, width, 3] of every environment, with render_mode="rgb_array".
