@@ -191,6 +191,14 @@ def test_help_ends_lines_where_they_are_full_and_not_where_those_of_the_source_e
     assert lines[first + 2] == "The second one. (default: 2)"
 
 
+def test_help_says_that_folders_are_required_where_there_may_be_several(capsys):
+    with pytest.raises(SystemExit):
+        main(["plot", "--help"])
+    shown = capsys.readouterr().out
+    assert "(required)" in shown
+    assert "(default: )" not in shown
+
+
 def test_what_may_be_left_out_is_shown_without_braces_and_can_be_said(capsys, monkeypatch):
     shown = "\n".join(help_of(Whole, capsys, monkeypatch))
     assert "--steps None|INT" in shown

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,8 +101,10 @@ def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, 
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # else pygame tells of the card that it has not found
         if video is not None:
             os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
-        if not watch:
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # likewise
+        if watch:
+            os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # else Wayland's library says there is none
+        else:
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame looks for one
     from drivetrain.train.runs.trained import TrainedPolicy
 
     policy = TrainedPolicy(run_dir, which, again)

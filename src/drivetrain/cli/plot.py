@@ -25,7 +25,9 @@ _LINE_LENGTH = 80
 class _Flags:
     """Draw the evaluations of runs over their environment steps; runs alike but for the seed make one curve."""
 
-    run_dirs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
+    run_dirs: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...", help_behavior_hint="(required)")
+    ]
     """Folders of runs, or of the runs of several seeds."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("learning-curves.png")
     """The file to write: .png, .svg or .pdf."""

@@ -22,7 +22,7 @@ class _Flags:
     total_steps: int | None = None
     """Environment steps of the whole run, if they are to be others than at first."""
     num_actors: int | None = None
-    """Actor processes, if they are to be others than before, as on another machine."""
+    """Actor processes (0: sequential), if they are to be others than before, as on another machine."""
     num_learners: int | None = None
     """Learners, likewise."""
     scratch_dir: str | None = None

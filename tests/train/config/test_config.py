@@ -94,6 +94,8 @@ def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
         ("sac", "callback", r"callbacks=\[\.\.\.\]"),
         ("ppo", "seeds", r"train_seeds\(\.\.\., seeds=\.\.\.\)"),
         ("td3", "env_id", "env"),
+        ("ppo", "clip_vloss", "value_clip_range"),
+        ("sac", "wandb_project_name", "wandb"),
     ],
 )
 def test_what_others_call_a_setting_is_what_the_algorithm_has_of_it(algo, name, meant):

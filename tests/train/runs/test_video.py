@@ -13,9 +13,11 @@ from gymnasium import spaces
 pytest.importorskip("jax", reason="needs the train extra")
 pytest.importorskip("av", reason="needs the video extra")
 pytest.importorskip("PIL", reason="needs the video extra")
+pytest.importorskip("pygame", reason="needs the video extra")
 
 import av
 import PIL.Image
+import pygame
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
@@ -80,6 +82,15 @@ class DrawnByMujoco(Drawn):
 
     def reset(self, *, seed=None, options=None):
         raise SystemExit("GLFW ends the process")
+
+
+class Windowed(Drawn):
+    """Opens a window as Gymnasium's classic environments do."""
+
+    def reset(self, *, seed=None, options=None):
+        if self.render_mode == "human":
+            pygame.display.init()
+        return super().reset(seed=seed, options=options)
 
 
 class Undrawn(Drawn):
@@ -285,6 +296,18 @@ def test_so_is_a_game_of_atari_whose_window_is_nobodys(policy_of, monkeypatch, n
 def test_so_is_mujoco_before_it_ends_the_process(policy_of, no_display):
     with pytest.raises(InvalidInput, match=r"DrawnByMujoco' cannot be shown in a window: there is no display"):
         policy_of("test_video:DrawnByMujoco").watch()
+
+
+def test_on_the_command_line_one_sentence_says_so(policy_of, monkeypatch, no_display, tmp_path, capfd):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "absent")  # which is as it was afterwards
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    policy_of("test_video:Windowed")
+    try:
+        assert main(["eval", str(tmp_path / "run"), "--watch"]) == 2
+    finally:
+        pygame.display.quit()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("drivetrain: error: environment 'test_video:Windowed' cannot be shown in a window")
 
 
 @pytest.mark.parametrize("shown", ["0", "-1", "10000000000"])

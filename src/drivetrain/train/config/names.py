@@ -26,7 +26,7 @@ CALLED_ELSEWHERE = {
     "use_sde": "noise_correlation", "n_sampled_goal": "hindsight_goals",
     "goal_selection_strategy": "hindsight_strategy", "n_stack": "frame_stack", "eval_freq": "eval_interval_steps",
     "n_eval_episodes": "eval_episodes", "save_freq": "checkpoint_interval_s", "tensorboard_log": "run_dir",
-    "track": "wandb", "cuda": "device",
+    "track": "wandb", "wandb_project_name": "wandb", "cuda": "device", "clip_vloss": "value_clip_range",
 }  # fmt: skip
 """What Stable-Baselines3, its zoo and CleanRL call settings of ours; where there are two, no algorithm has both."""
 _NO_SETTINGS = {"callback": "callbacks=[...]", "env_id": "env", "seeds": "train_seeds(..., seeds=...)"}

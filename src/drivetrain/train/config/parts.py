@@ -64,7 +64,8 @@ class RunConfig:
     after a resume. Actors and learner then take turns after every step of all environments, whatever `tolerance`
     says, and the network acts on one observation at a time, which is slower."""
     run_dir: str | None = None
-    """Folder for the results; must be empty or absent. None: runs/ALGO-ENV-TIME."""
+    """Folder for the results; must be empty or absent. None: a new one in runs/, named by algorithm, environment and
+    time."""
     checkpoint_interval_s: float = 10.0
     """Seconds between checkpoints; the first is written at the end of warm-up."""
     step_timeout_s: float = 300.0
