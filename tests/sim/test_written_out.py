@@ -112,6 +112,7 @@ def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does()
         (lambda x: jnp.linalg.inv(jnp.eye(65) * x), "`lu` of matrices with 65 rows: use at most 64 rows"),
         (lambda x: jax.lax.linalg.lu(x * jnp.ones((2, 3)))[0], "`lu` of matrices that are not square"),
         (lambda x: jnp.linalg.svd(x * jnp.eye(2))[1], "`svd`: use another decomposition: cholesky, lu"),
+        (lambda x: jnp.linalg.eigh(x * jnp.eye(2))[0], "`eigh`: use another decomposition: cholesky, lu"),
         (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),
         (lambda x: jax.random.uniform(OTHER_KEY) * x, "keys of type key<rbg>: use threefry"),
     ],

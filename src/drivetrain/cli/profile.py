@@ -28,13 +28,14 @@ USAGE = """usage: drivetrain profile [OPTIONS] SCRIPT.py [ARGS...]
 Run a Python program unchanged, and record where its time goes: simulation, inference, replay, backpropagation,
 optimizer, in all its processes. Ends with the program's exit code, after a table on standard error.
 
-  -o DIR                a new folder for the recording; the default is profiles/DATE-TIME.
+  -o DIR                a new or empty folder for the recording; the default is profiles/DATE-TIME.
   --simulator NAME      a function that simulates and belongs to no framework that is known: MODULE:FUNCTION or
                         MODULE:CLASS.METHOD, in Python or native; any number of them.
   --torch-operators     record each operator of PyTorch, not only modules whole: tells Python between operators from
                         native code, and costs more. Compiles a few lines the first time.
-  --gpu auto|on|off     record what NVIDIA GPUs do, by CUPTI: where there is a driver (auto, the default), or refuse to
-                        run without (on). Needs the extra `cupti`; compiles a few lines the first time.
+  --gpu auto|on|off     record what NVIDIA GPUs do, by CUPTI: where there is a driver (auto, the default); refuse to run
+                        without (on); leave them alone (off). Needs the extra `cupti`; compiles a few lines the first
+                        time.
   --calibrate-every N   one of N blocks of steps is left unrecorded, to learn what recording costs: 10 by default,
                         0 for none."""
 

@@ -24,7 +24,8 @@ class _Flags:
     """Show where the time of a recorded session went, raw and corrected for what recording cost."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")]
-    """The folder of the session, or of a training run; of several sessions, to see them side by side."""
+    """The folder of the session, or of a training run; of several sessions, to see them side by side. A trace that
+    torch.profiler exported may stand in place of a session."""
     html: Path | None = None
     """Write a page to this file that opens in any browser, without a network."""
     json: Path | None = None

@@ -564,8 +564,8 @@ class Replay:
 
         Args:
             keys: From `sample.keys` or `all_keys()`, any shape.
-            fields: As `sample` gives them, nested alike, with the axes of `keys` first: the spec's own and `reward`
-                (the n-step return), some of them or all. Not observations that rows share (`share_next_obs`,
+            fields: As `sample` gives them, nested alike, with the axes of `keys` first: the spec's own, `next_obs` and
+                `reward` (the n-step return), some of them or all. Not observations that rows share (`share_next_obs`,
                 `frame_stack`, sequences), nor terminated, truncated, discount and mask.
 
         Returns:

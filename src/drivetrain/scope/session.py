@@ -37,16 +37,16 @@ MOST_NBYTES, MOST_BLOCKS = 2**62, 2**20
 def session(
     path: str | os.PathLike[str], *, limit_nbytes: int = LIMIT_NBYTES, calibrate_every: int = CALIBRATE_EVERY
 ) -> "Session":
-    """A context in which everything is recorded into a new folder.
+    """A context in which what the program says of itself (operations, phases, steps) is recorded into a new folder.
 
-    Threads and forked children are followed; other processes are by `drivetrain profile`. What is recorded survives
-    the death of its process. Read it with `load(path)` or `drivetrain report`.
+    Threads and forked children are followed; other processes are by `drivetrain profile`, which also finds operations
+    by itself. What is recorded survives the death of its process. Read it with `load(path)` or `drivetrain report`.
 
     Args:
         path: A folder that does not exist, or is empty.
         limit_nbytes: Disk space for all processes together. What comes after is dropped, and the report says so.
-        calibrate_every: Threads that take steps (`mark_step`, Gymnasium's environments) are left unrecorded in one of
-            so many blocks of steps, chosen at random, to learn what recording costs them; 0: never.
+        calibrate_every: Threads that take steps (`mark_step`) are left unrecorded in one of so many blocks of steps,
+            chosen at random, to learn what recording costs them; 0: never.
 
     Raises:
         InvalidInput: It is no path, the folder is in use, this process records already, or a number is none that can be

@@ -145,7 +145,7 @@ class Rollout:
     """Whether a policy in the kernel acts, in place of actions that are given."""
 
     def reset(self, seed: int = 0) -> RolloutState:
-        """Environment i at the start of an episode, from `split(key(seed), num_envs)[i]`.
+        """Environment i at the start of an episode, with the key `split(key(seed), num_envs)[i]`.
 
         Raises:
             InvalidInput: The seed is no integer, this process was forked after simulators had used JAX, or there is no

@@ -30,6 +30,9 @@ from drivetrain.sim.acting import Policy
 from drivetrain.sim.api import Tree, describe, name_of
 from drivetrain.sim.gymnax import adapted
 
+__all__ = ["constant", "linear", "mlp", "scripted", "uniform"]
+# For users; the rest of this file makes them.
+
 Head = Literal["categorical", "gaussian", "epsilon_greedy"]
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 

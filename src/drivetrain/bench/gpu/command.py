@@ -41,7 +41,7 @@ class Options:
     folder: Path = Path("gpu")
     """Where everything goes: gpu.json, gpu.md, recording/, reports of survey and curves; made where it is not there."""
     only: str = ""
-    """Parts, separated by commas; all where empty."""
+    """Parts, separated by commas: recording, kernels, accuracy, simulators, tests, survey, curves. All where empty."""
     limit_s: float = 540.0
     """Seconds for this command: a part that may take longer than is left of them is not begun."""
     dry_run: bool = False

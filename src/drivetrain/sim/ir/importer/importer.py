@@ -42,6 +42,7 @@ ADVICE = {
     "debug_print": "take jax.debug.print out of the environment",
     "svd": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "qr": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
+    "eigh": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
     "reduce_window": "write it with slices and sums",
     "reduce_window_max": "write it with slices and jnp.maximum",
