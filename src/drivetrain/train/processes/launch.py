@@ -3,8 +3,9 @@
 `python -m drivetrain.train.processes.launch` is the run's fork server, which imports what all children need, and then
 each child that is forked from it, told what to do by a pickle on its standard input.
 It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
-A child dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
-writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
+A child dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and writes what it
+prints, and its traceback, to RUN/logs/ROLE-INDEX.log. The learner, which is to save, and the server, with which all
+would end, ignore SIGTERM and SIGHUP, too: schedulers send them to all processes of a job.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -183,17 +185,27 @@ def main() -> None:
     """Be the fork server, and each child: read the assignment and do it."""
     print_without_fail()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ends = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.getsignal(signal.SIGHUP)}
+    _handle(ends)
+    ignored = dict.fromkeys(ends, signal.SIG_IGN)
     files = list(map(int, sys.argv[1:]))
     task = told()
     if isinstance(task, Service):
         go_by("fork server")
+        _handle(ignored)
         with uncollected(for_good=True):
             for role in _WITHOUT_FRAMEWORK:
                 importlib.import_module(role)
         files = serve(task, _MODULE)
         task = told()
+    _handle(ignored if task.role == "learner" else ends)
     _work(task, Reports(fd=files[0]))
+
+
+def _handle(signals: Mapping[signal.Signals, Any]) -> None:
+    """Have signals handled so, here and in what is begun from here."""
+    for signum, handler in signals.items():
+        signal.signal(signum, handler)
 
 
 def _work(assignment: Assignment, reports: Reports) -> None:
