@@ -34,6 +34,7 @@ _MODULE = "drivetrain.train.processes.launch"
 _ROLES = "drivetrain.train.processes.roles"
 _WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
 _LOG_TAIL_NBYTES = 4_000
+_WAITS_FOR_FUSE = b"request_wait_answer"  # where in the kernel, which takes it for any other wait
 _THREADS_S = 5.0  # for those of environments to end when all is done
 
 
@@ -125,7 +126,7 @@ def work_of(pid: int) -> tuple[int, bool]:
         with contextlib.suppress(OSError):  # a thread that ended in between
             state, *numbers = stat.read_bytes().rpartition(b")")[2].split()  # before it a name, which need be no text
             ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
-            waits_for_disk |= state == b"D"
+            waits_for_disk |= state == b"D" or stat.with_name("wchan").read_bytes() == _WAITS_FOR_FUSE
     return ticks, waits_for_disk
 
 
