@@ -26,7 +26,7 @@ from drivetrain.train.episode import Episode
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.processes.launch import Child, fork_server
+from drivetrain.train.processes.launch import Child, fork_server, kill_all
 from drivetrain.train.processes.topology import Assignment, Memory, Role
 from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
@@ -161,8 +161,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Leave nothing behind."""
+        kill_all(self._children)
         for child in self._children:
-            child.kill()
             child.inbox.close()
         self._children = []
         self._memory.close()
@@ -347,8 +347,7 @@ class Supervisor:
 
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
-        for child in self._children:
-            child.kill()
+        kill_all(self._children)
         if self._drained_at is not None:  # actors have told of their last episodes since
             self._meter.keep(self._run_dir, self._drained_at)
         self._callbacks.require_none_raised()
