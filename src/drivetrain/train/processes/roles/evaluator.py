@@ -18,7 +18,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
     with STARTING:
         ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         weights = attach_weights(assignment)
-        beat = partial(ledger.note_work, config.num_actors)
+        beat, rest = (partial(note, config.num_actors) for note in (ledger.note_work, ledger.note_rest))
         beat()
         selection = Selection(
             config,
@@ -26,6 +26,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
             assignment.run_dir,
             complain=lambda sentence: reports.send({"note": sentence}),
             beat=beat,
+            rest=rest,
         )
     next_steps = next_evaluation(config, assignment.origin.num_steps)
     evaluated = -1
@@ -43,10 +44,10 @@ def run(assignment: Assignment, reports: Reports) -> None:
             goes_on = ledger.rules.total_steps == ledger.rules.switch_at
             reports.send({"final_episodes": [] if goes_on else selection.final()})
             break
-        ledger.note_rest(config.num_actors)
+        rest()
         if counts.committed < next_steps:
             with WAITING:
                 time.sleep(_POLL_S)
     beat()  # environments may hang when they are closed, too
     selection.close()
-    ledger.note_rest(config.num_actors)
+    rest()
