@@ -36,7 +36,7 @@ _ROLES = "drivetrain.train.processes.roles"
 _WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
 _LOG_TAIL_NBYTES = 4_000
 _WAITS_FOR_FUSE = b"request_wait_answer"  # where in the kernel, which takes it for any other wait
-_GONE_S = 2.0  # for a process that was killed to be gone
+_GONE_S = 5.0  # for a process that was killed to be gone
 _THREADS_S = 5.0  # for those of environments to end when all is done
 
 
