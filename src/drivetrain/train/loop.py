@@ -153,9 +153,12 @@ class Loop:
         self._metrics = metrics
         try:
             return self._run()
-        except EnvironmentFault:
+        except EnvironmentFault as fault:
             if not self._has_learned:
                 self._save()
+            if self._interruption.signum:  # which a terminal, or a scheduler, tells an environment's own processes, too
+                self._display.note(str(fault))
+                self._leave()
             raise
 
     def _run(self) -> Result:
