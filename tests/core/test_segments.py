@@ -93,6 +93,17 @@ def test_segments_that_nobody_holds_any_more_are_closed():
         assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_ctrl_c_while_a_disk_makes_room_leaves_no_file_open(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "posix_fallocate", interrupted)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        Segment.create("thing", 10_000, scratch_dir=tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_more_memory_than_there_is_is_refused_in_a_sentence():
     with pytest.raises(SegmentError, match=r"a thing segment needs 1\.00 PiB, but .* are available"):
         Segment.create("thing", 2**50)

@@ -1,6 +1,7 @@
 """Evaluations, and what watches over the environments that they and actors play on."""
 
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -18,13 +19,14 @@ from whole_run import ONE_ACTOR
 
 from drivetrain.cli.eval import evaluate
 from drivetrain.core.seeding import stream
+from drivetrain.train import evaluate as evaluation
 from drivetrain.train import train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.actor.fused.actor import FusedActor
 from drivetrain.train.actor.fused.evaluation import FusedEvaluator
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.faults import EnvironmentFault
-from drivetrain.train.evaluate import Evaluator, interval, make_evaluator
+from drivetrain.train.evaluate import Evaluator, Selection, interval, make_evaluator
 from drivetrain.train.experience.experience import make_experience, writers
 from drivetrain.train.policies.policy import first_published, make_policy
 from drivetrain.train.runs.requirements import describe
@@ -50,6 +52,21 @@ def assert_beaten_for(events, **counts):
     """A beat stands before each event, of which there are so many."""
     assert Counter(event for event in events if event != "beat") == counts
     assert all(before == "beat" for before, event in zip(["", *events], events, strict=False) if event != "beat")
+
+
+def test_a_policy_is_read_and_saved_at_rest_as_a_disk_may_take_longer_than_any_environment(
+    noted, tmp_path, monkeypatch
+):
+    config, interface, _, events = noted
+    for name in ("has_best_policy", "save_policy"):
+        call = getattr(evaluation, name)
+        monkeypatch.setattr(evaluation, name, lambda *given, call=call: (events.append("disk"), call(*given))[1])
+    told = {"beat": lambda: events.append("beat"), "rest": lambda: events.append("rest")}
+    with contextlib.closing(Selection(config, interface, tmp_path, complain=events.append, **told)) as selection:
+        selection.consider(first_published(config, interface, stream(0, "network")), 10, 5)
+    before = [before for before, event in itertools.pairwise(events) if event == "disk"]
+    assert before == ["rest", "rest"]
+    assert "beat" in events
 
 
 def test_an_interval_needs_no_memory_for_all_of_its_draws_at_once():

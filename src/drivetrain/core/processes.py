@@ -34,8 +34,8 @@ class Process(Protocol):
         """Send it SIGKILL, if it still runs."""
         ...
 
-    def wait(self) -> int:
-        """Its exit code, when it has ended."""
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, when it has ended; subprocess.TimeoutExpired after so many seconds."""
         ...
 
 
@@ -110,11 +110,23 @@ def import_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(os.path.relpath(path) if os.pathsep in path else path for path in folders)}
 
 
-def end(process: Process) -> None:
-    """End it at once, with its group, and wait until it is gone; it may have ended."""
+def end(process: Process, patience_s: float | None = None) -> bool:
+    """End it at once, with its group, and wait until it is gone; it may have ended.
+
+    Args:
+        process: Which.
+        patience_s: Seconds to wait at most; None: as long as it takes.
+
+    Returns:
+        Whether it is gone. One that is not runs no code any more: the kernel keeps it until a disk answers, or a server
+        of files.
+    """
     end_group(process)
     process.kill()  # it may have left its group
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+        return True
+    return False
 
 
 def end_group(process: Process) -> None:

@@ -88,7 +88,7 @@ class Segment:
                 if scratch_dir is not None:  # all of its room now: writing to what has none is a fatal signal
                     os.posix_fallocate(fd, 0, payload_offset + nbytes)
                 mapping = mmap.mmap(fd, payload_offset + nbytes)
-            except OSError:
+            except BaseException:  # Ctrl-C, too: a slow disk may take minutes for its room
                 os.close(fd)
                 raise
         except OSError as error:

@@ -155,6 +155,7 @@ class Selection:
         run_dir: The run's folder.
         complain: Told when the best policy cannot be saved.
         beat: See `make_evaluator`.
+        rest: Called before the disk is waited for, which is no environment's affair.
     """
 
     def __init__(
@@ -165,11 +166,13 @@ class Selection:
         *,
         complain: Callable[[str], None],
         beat: Callable[[], None] = lambda: None,
+        rest: Callable[[], None] = lambda: None,
     ) -> None:
-        self._complain = complain
+        self._complain, self._rest = complain, rest
         self._config = config
         self._interface = interface
         self._evaluator = make_evaluator(config, interface, beat)
+        self._rest()
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
@@ -180,6 +183,7 @@ class Selection:
         """Evaluate a parameter vector, keep it if it is the best; the row of what was found."""
         policy = make_policy(self._config, self._interface, vector)
         episodes = self._evaluator.play(policy, self._seeds)
+        self._rest()
         mean = float(np.mean([one.total_reward for one in episodes]))
         if mean >= self._best_mean:
             try:

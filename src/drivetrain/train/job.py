@@ -3,10 +3,12 @@
 run | resuming -> Job -> supervisor (processes) | loop (sequential) -> result
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from drivetrain.core.errors import FileFormatError
 from drivetrain.train.callbacks import Callbacks
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode, success_rate
@@ -77,7 +79,9 @@ def result(job: Job, rules: Rules, episodes: Sequence[Episode], counts: tuple[in
     assert num_steps == rules.total_steps, (num_steps, rules)
     assert num_updates == rules.due(num_steps), (num_updates, rules)
     after = num_steps - rules.warmup_steps
-    nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
+    nbytes, replay_nbytes = 0, 0
+    with contextlib.suppress(FileFormatError):  # told when the last one could not be written beside it
+        nbytes, replay_nbytes = checkpoint_nbytes(job.run_dir)
     return Result(
         run_dir=job.run_dir,
         returns=tuple(episode.total_reward for episode in episodes),

@@ -153,9 +153,12 @@ class Loop:
         self._metrics = metrics
         try:
             return self._run()
-        except EnvironmentFault:
+        except EnvironmentFault as fault:
             if not self._has_learned:
                 self._save()
+            if self._interruption.signum:  # which a terminal, or a scheduler, tells an environment's own processes, too
+                self._display.note(str(fault))
+                self._leave()
             raise
 
     def _run(self) -> Result:
@@ -346,10 +349,11 @@ class Loop:
     def _heed_callbacks(self) -> None:
         """End as callbacks have asked: after the present step, or with what one has raised."""
         callbacks = self._job.callbacks
+        granted, _, updates = self._counts
         if callbacks.error is not None:
             self._save()
             callbacks.require_none_raised()
-        if callbacks.wants_stop and (last := self._rules.ended_at(self._counts.granted)) != self._rules:
+        if callbacks.wants_stop and (last := self._rules.ended_at(granted, updates)) != self._rules:
             self._rules = last
             self._display.note(f"ending at step {last.total_steps:,}, as a callback asks")
 

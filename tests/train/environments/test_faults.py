@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import faulty_envs
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import ENDLESS, FLAGS, read
 
 from drivetrain.core.aside import written_aside
@@ -301,6 +302,24 @@ def test_what_is_raised_and_is_no_exception_is_told_as_well_and_nothing_is_lost(
     with pytest.raises(RunError, match=told):
         train("ddpg", "faulty_envs:Faulty-v0", run_dir=str(tmp_path / "run"), **settings)
     assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
+
+
+def test_a_fault_of_an_environment_whose_own_process_ctrl_c_has_ended_ends_the_run_as_ctrl_c_does(tmp_path, capsys):
+    class Helped(CartPoleEnv):
+        num_left = 61
+
+        def step(self, action):
+            Helped.num_left -= 1
+            if not Helped.num_left:
+                os.kill(os.getpid(), signal.SIGINT)  # a terminal tells the simulator, too
+                raise BrokenPipeError("the simulator is gone")
+            return super().step(action)
+
+    settings = {"num_actors": 0, "envs_per_actor": 2, "warmup_steps": 200, "hidden": (8,), "batch_size": 16}
+    with pytest.raises(KeyboardInterrupt):
+        train("dqn", Helped, run_dir=str(tmp_path / "run"), **settings)
+    assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 60
+    assert re.search(r"the simulator is gone(.|\n)*stopped; the latest checkpoint is", capsys.readouterr().err)
 
 
 @pytest.mark.whole

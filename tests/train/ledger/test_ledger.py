@@ -129,10 +129,23 @@ def test_an_early_end_reaches_processes_that_wait_and_comes_out_exactly(spawn):
 
 
 def test_an_early_end_waits_for_whole_rollouts_and_for_a_replay_that_is_filled_again():
-    assert make_rules(steps_per_rollout=16, total_steps=96).ended_at(33).total_steps == 48
-    assert make_rules(refill_until=60).ended_at(33).total_steps == 60
-    assert make_rules(refill_until=60).ended_at(70).total_steps == 70
-    assert make_rules(total_steps=40).ended_at(40) == make_rules(total_steps=40)
+    assert make_rules(steps_per_rollout=16, total_steps=96).ended_at(33, 0).total_steps == 48
+    assert make_rules(refill_until=60).ended_at(33, 0).total_steps == 60
+    assert make_rules(refill_until=60).ended_at(70, 0).total_steps == 70
+    assert make_rules(total_steps=40).ended_at(40, 10) == make_rules(total_steps=40)
+
+
+def test_an_early_end_has_the_steps_taken_that_the_updates_done_before_are_ahead_by():
+    """As they are where an environment has failed while the updates for its next step were under way."""
+    rules = make_rules(warmup_steps=20, ratio=Fraction(2, 3), tolerance=0)
+    ledger = Ledger.create(rules, 1, Origin(num_steps=40, num_updates=16))
+    assert ledger.end_early() == 44
+    assert ledger.acquire(0, 8) == (40, 4)
+    ledger.commit(0, 4)
+    assert ledger.acquire(0, 8) is None
+    assert ledger.wait_for_updates(timeout_s=1.0) == 0
+    assert ledger.is_finished(ledger.counts())
+    ledger.close()
 
 
 def test_updates_under_way_are_neither_due_again_nor_waited_for_longer_than_asked():

@@ -1,5 +1,6 @@
 """A stopped run waits for its learner as long as that is at work, and for nobody who hangs."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -65,3 +66,41 @@ def test_a_process_is_at_work_if_the_kernel_counts_time_for_any_of_its_threads_w
             assert (now > before) == works
         finally:
             process.kill()
+
+
+# Mounts a file system whose server takes what it is asked and never answers, and has a process ask it.
+NEVER_ANSWERED = """
+import ctypes, os, struct, sys
+folder, libc = sys.argv[1], ctypes.CDLL(None)
+fd = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={fd},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
+if libc.mount(b"none", folder.encode(), b"fuse", 0, options.encode()):
+    sys.exit(1)
+unique = struct.unpack_from("<IIQ", os.read(fd, 2**20))[2]
+answer = struct.pack("<IIIIHHIIHHI7I", 7, 31, 2**16, 0, 12, 9, 2**16, 1, 16, 0, 0, *[0] * 7)
+os.write(fd, struct.pack("<IiQ", 16 + len(answer), 0, unique) + answer)
+asking = os.fork()
+if asking == 0:
+    os.stat(folder + "/x")
+os.read(fd, 2**20)
+print(asking, flush=True)
+sys.stdin.read()
+os.kill(asking, 9)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare, of util-linux")
+def test_a_process_that_waits_for_a_file_system_in_user_space_waits_for_a_disk(tmp_path):
+    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", NEVER_ANSWERED, str(tmp_path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+        said = process.stdout.readline()
+        try:
+            if not said:
+                pytest.skip("this system lets no such file system be mounted")
+            deadline = time.monotonic() + 10
+            while not work_of(int(said))[1] and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert work_of(int(said))[1]
+        finally:
+            process.stdin.close()

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +13,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 from whole_run import FLAGS
 
 from drivetrain.core.errors import RunError
-from drivetrain.train.processes.launch import Child
+from drivetrain.train.processes.launch import Child, kill_all
 
 ASSIGNED = {"role": "actor", "index": 0}
 
@@ -30,6 +32,39 @@ class Ended:
     def begin(self, *told, stdout, **how):
         stdout.write(self._words)
         return SimpleNamespace(wait=lambda: self._code, how_ended=lambda: f"ended with exit code {self._code}")
+
+
+class Kept:
+    """Begins processes that the kernel keeps, though they are killed."""
+
+    pid = 2**22 + 1  # which none has
+
+    def begin(self, *told, **how):
+        return self
+
+    def kill(self):
+        pass
+
+    def poll(self):
+        return None
+
+    def wait(self, timeout=None):
+        assert timeout is not None, "it would be waited for as long as that takes"
+        raise subprocess.TimeoutExpired("", timeout)
+
+
+def test_a_child_that_the_kernel_keeps_counts_as_ended_once_it_is_killed(tmp_path):
+    (tmp_path / "logs").mkdir()
+    children = [Child(Kept(), SimpleNamespace(**ASSIGNED, run_dir=tmp_path)) for _ in range(2)]
+    assert [child.exit_code() for child in children] == [None, None]
+    children[0].kill("it hangs")
+    assert children[0].exit_code() == -signal.SIGKILL
+    told = rf"was ended: it hangs; process {Kept.pid} is there until the kernel has what it waits for"
+    assert children[0].describe_end().startswith(told)
+    kill_all(children)
+    assert children[1].exit_code() == -signal.SIGKILL
+    for child in children:
+        child.inbox.close()
 
 
 def test_a_child_that_cannot_be_begun_leaves_no_pipe_open(tmp_path):

@@ -65,6 +65,20 @@ def test_one_that_there_is_no_memory_for_is_told_and_the_run_goes_on(tmp_path, m
     assert load_checkpoint(tmp_path / "run")[1]["num_steps"] == 120
 
 
+def test_one_beside_a_manifest_that_somebody_has_damaged_is_told_and_the_run_goes_on(tmp_path, capsys):
+    manifest = tmp_path / "run" / "checkpoint" / "manifest.json"
+
+    def damage(event):
+        if event.kind == "checkpoint":
+            manifest.write_text("{")
+
+    how = {"num_actors": 0, "envs_per_actor": 1}
+    result = train("dqn", "CartPole-v1", run_dir=tmp_path / "run", callbacks=[damage], **how, **SMALL)
+    assert (result.num_steps, result.checkpoint_nbytes) == (120, 0)
+    assert f"{manifest}: damaged" in (said := capsys.readouterr().err)
+    assert "none is written until that is mended, and the run goes on" in said
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_processes_write_them_too_and_the_policy_of_one_can_be_played(tmp_path, deterministic):

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, children_of
+from whole_run import COMMAND, ENDLESS, FLAGS, ONE_ACTOR, SMALL, children_of, rows_of
 
 from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
@@ -126,6 +126,19 @@ def test_an_interrupt_that_has_killed_the_reader_of_the_log_first_drains_and_sav
     assert load_checkpoint(run.run_dir)[1]["num_steps"] >= max(row["num_steps"] for row in rows) > 200
 
 
+@pytest.mark.usefixtures("usual_hangups")
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_run_all_of_whose_processes_are_told_to_end_at_once_as_by_a_scheduler_drains_and_saves(start, signum, code):
+    run = start(*ENDLESS, "--checkpoint-interval-s", "1000")
+    run.wait_until_learning()
+    for pid in [run.process.pid, *run.children()]:
+        os.kill(pid, signum)
+    returned, _, err = run.end()
+    assert returned == code, err
+    assert "Traceback" not in err
+    assert load_checkpoint(run.run_dir)[1]["num_steps"] >= rows_of(run.run_dir)[-1]["num_steps"] > 200
+
+
 def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
     run = start(*ENDLESS)
     run.wait_until_learning()
@@ -138,6 +151,33 @@ def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
     started = time.monotonic()
     assert run.end()[0] == 130
     assert time.monotonic() - started < 20, "a drain waits 30 s for the learner"
+
+
+def test_a_second_interrupt_ends_a_run_whose_processes_take_for_ever_to_begin(start, tmp_path, monkeypatch):
+    waits = "import sys, time\nif any(word.endswith('processes.launch') for word in sys.orig_argv): time.sleep(1_000)"
+    (tmp_path / "sitecustomize.py").write_text(waits)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    run = start(*ENDLESS)
+    run.wait_until((run.run_dir / "logs" / "learner-0.log").exists)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert run.process.poll() is None
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(20) == 130
+    assert run.end()[0] == 130
+
+
+def test_a_learner_that_dies_before_it_has_saved_is_told(start):
+    run = start(*ENDLESS)
+    run.wait_until_learning()
+    (learner,) = run.children("learner")
+    os.kill(learner, signal.SIGSTOP)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(learner, signal.SIGKILL)
+    code, _, err = run.end()
+    assert code == 130
+    assert "the learner was killed by SIGKILL" in err
 
 
 def test_a_killed_fork_server_ends_the_run_with_an_error_and_a_usable_checkpoint(start):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import asdict
 
 import numpy as np
@@ -113,8 +114,8 @@ class FiveSteps(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, flag):
-        self._flag = flag
+    def __init__(self, flag, step_s=0.0):
+        self._flag, self._step_s = flag, step_s
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -122,6 +123,7 @@ class FiveSteps(gymnasium.Env):
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
+        time.sleep(self._step_s)
         self._num_steps += 1
         return np.zeros(2, np.float32), float(not self._flag.exists()), self._num_steps == 5, False, {}
 
@@ -164,3 +166,22 @@ def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path,
     assert row["episode_length"] == 5
     assert row["episode_return"] == pytest.approx(5 * reached / 1_000, abs=0.2)
     assert not (tmp_path / "run" / FILE).exists()
+
+
+@pytest.mark.whole
+def test_episodes_of_a_rollout_that_the_end_of_a_run_of_processes_has_cut_are_not_counted(tmp_path):
+    def make():
+        return FiveSteps(tmp_path / "flag", step_s=0.002)
+
+    def interrupt(event):
+        if event.kind == "checkpoint":  # the first, beside the updates of the first rollout; the second is under way
+            time.sleep(0.3)
+            raise Mistake
+
+    rollouts = {"num_envs": 1, "rollout_length": 300, "batch_size": 300, "num_epochs": 1, "hidden": (8,)}
+    settings = {**rollouts, "log_interval_steps": 10_000, "total_steps": 10_000, "eval_interval_steps": 100_000}
+    with pytest.raises(Mistake):
+        train("ppo", make, num_actors=1, callbacks=[interrupt], run_dir=str(tmp_path / "run"), **settings)
+    reached = load_checkpoint(tmp_path / "run")[1]["num_steps"]
+    assert reached % 300 == 0
+    assert Unreported.kept(tmp_path / "run", reached).num_episodes == reached // 5

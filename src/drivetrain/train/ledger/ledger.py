@@ -243,7 +243,7 @@ class Ledger:
         """Have the run end with the steps granted so far and the updates they call for; how many steps that is."""
 
         def decide(counts: tally.Counts) -> int:
-            self._marks[_TOTAL_STEPS] = self.rules.ended_at(counts.granted).total_steps
+            self._marks[_TOTAL_STEPS] = self.rules.ended_at(counts.granted, counts.updates).total_steps
             return int(self._marks[_TOTAL_STEPS])
 
         total_steps = self._tally.wait(Side.PRODUCERS, decide)

@@ -131,13 +131,21 @@ class Rules:
         """Whether `committed` steps have called for updates: an off-policy run's replay gives batches by then."""
         return committed >= self.refill_until and self.due(committed) > 0
 
-    def ended_at(self, granted: int) -> "Rules":
+    def ended_at(self, granted: int, updates: int) -> "Rules":
         """The rules of a run that ends early, when `granted` steps are taken.
 
-        With a whole rollout or round; not before a replay that was not kept is filled again.
+        With a whole rollout or round; not before a replay that was not kept is filled again, nor before the steps that
+        call for the `updates` done, which an environment that failed may have left ahead of them.
         """
-        whole = -(-granted // self.steps_per_rollout) * self.steps_per_rollout
+        least = max(granted, self._calling_for(updates))
+        whole = -(-least // self.steps_per_rollout) * self.steps_per_rollout
         return replace(self, total_steps=min(max(whole, self.refill_until), self.total_steps))
+
+    def _calling_for(self, updates: int) -> int:
+        """The least steps that call for so many updates."""
+        if updates == 0:
+            return 0
+        return self.warmup_steps - (-updates * self.ratio.denominator // self.ratio.numerator)
 
     def is_whole(self, steps: int) -> bool:
         """Whether these are the steps of complete rollouts or rounds."""

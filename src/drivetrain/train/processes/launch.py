@@ -3,8 +3,9 @@
 `python -m drivetrain.train.processes.launch` is the run's fork server, which imports what all children need, and then
 each child that is forked from it, told what to do by a pickle on its standard input.
 It never imports the caller's `__main__`, so it starts from scripts, notebooks and threads alike.
-A child dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and
-writes what it prints, and its traceback, to RUN/logs/ROLE-INDEX.log.
+A child dies with its supervisor (PR_SET_PDEATHSIG), ignores Ctrl-C (the supervisor drains it), and writes what it
+prints, and its traceback, to RUN/logs/ROLE-INDEX.log. The learner, which is to save, and the server, with which all
+would end, ignore SIGTERM and SIGHUP, too: schedulers send them to all processes of a job.
 """
 
 import contextlib
@@ -13,7 +14,9 @@ import io
 import os
 import signal
 import sys
+import time
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +35,8 @@ _MODULE = "drivetrain.train.processes.launch"
 _ROLES = "drivetrain.train.processes.roles"
 _WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
 _LOG_TAIL_NBYTES = 4_000
+_WAITS_FOR_FUSE = b"request_wait_answer"  # where in the kernel, which takes it for any other wait
+_GONE_S = 5.0  # for a process that was killed to be gone
 _THREADS_S = 5.0  # for those of environments to end when all is done
 
 
@@ -52,6 +57,7 @@ class Child:
         self.reason = ""
         """What it has reported of its end: the exception that it ends with."""
         self._killed_because = ""
+        self._is_kept = False  # by the kernel, though it was killed
         self._ticks = 0
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
@@ -77,7 +83,7 @@ class Child:
 
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
-        return self.process.poll()
+        return -signal.SIGKILL if self._is_kept else self.process.poll()
 
     def is_at_work(self) -> bool:
         """Whether it has computed since this was asked before, or waits for a disk."""
@@ -87,10 +93,10 @@ class Child:
 
     def describe_end(self) -> str:
         """How it ended: why we killed it, or a signal or an exit code, and what it said of it."""
-        code = self.process.wait()
         if self._killed_because:
-            return f"was ended: {self._killed_because}"
-        why = self.reason
+            kept = f"; process {self.process.pid} is there until the kernel has what it waits for, as of a disk"
+            return f"was ended: {self._killed_because}{kept if self._is_kept else ''}"
+        code, why = self.process.wait(), self.reason
         if not why and code >= 0:
             why = "".join(self.last_words().splitlines()[-1:]) if code else "it left in the midst of its work"
         return self.process.how_ended() + (f": {why}" if why else "")
@@ -106,14 +112,25 @@ class Child:
             return file.read().decode(errors="replace").rstrip()
         return ""
 
-    def kill(self, reason: str = "") -> None:
-        """End it at once, with what it has started, and wait until it is gone."""
+    def kill(self, reason: str = "", patience_s: float = _GONE_S) -> None:
+        """End it at once, with what it has started, and wait until it is gone, or for so many seconds: what the kernel
+        keeps any longer counts as ended, as it runs no code any more.
+        """
         self._killed_because = reason
-        end(self.process)
+        self._is_kept = not end(self.process, patience_s)
 
     def end_others(self) -> None:
         """End the processes that its environments have started, and could not end: those of its process group."""
         end_group(self.process)
+
+
+def kill_all(children: Sequence[Child]) -> None:
+    """End them at once; those that the kernel keeps are waited for together."""
+    until_s = time.monotonic() + _GONE_S
+    for child in children:
+        child.end_others()
+    for child in children:
+        child.kill(patience_s=max(0.0, until_s - time.monotonic()))
 
 
 def work_of(pid: int) -> tuple[int, bool]:
@@ -123,7 +140,7 @@ def work_of(pid: int) -> tuple[int, bool]:
         with contextlib.suppress(OSError):  # a thread that ended in between
             state, *numbers = stat.read_bytes().rpartition(b")")[2].split()  # before it a name, which need be no text
             ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
-            waits_for_disk |= state == b"D"
+            waits_for_disk |= state == b"D" or stat.with_name("wchan").read_bytes() == _WAITS_FOR_FUSE
     return ticks, waits_for_disk
 
 
@@ -183,17 +200,27 @@ def main() -> None:
     """Be the fork server, and each child: read the assignment and do it."""
     print_without_fail()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ends = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.getsignal(signal.SIGHUP)}
+    _handle(ends)
+    ignored = dict.fromkeys(ends, signal.SIG_IGN)
     files = list(map(int, sys.argv[1:]))
     task = told()
     if isinstance(task, Service):
         go_by("fork server")
+        _handle(ignored)
         with uncollected(for_good=True):
             for role in _WITHOUT_FRAMEWORK:
                 importlib.import_module(role)
         files = serve(task, _MODULE)
         task = told()
+    _handle(ignored if task.role == "learner" else ends)
     _work(task, Reports(fd=files[0]))
+
+
+def _handle(signals: Mapping[signal.Signals, Any]) -> None:
+    """Have signals handled so, here and in what is begun from here."""
+    for signum, handler in signals.items():
+        signal.signal(signum, handler)
 
 
 def _work(assignment: Assignment, reports: Reports) -> None:

@@ -1,7 +1,7 @@
 """The supervisor: owns the shared memory, starts the processes, watches them, ends them.
 
     RUNNING --all done--> finished
-       |-- Ctrl-C, SIGTERM, SIGHUP --> drain: actors stop, the learner saves --> KeyboardInterrupt / exit 143
+       |-- Ctrl-C, SIGTERM, SIGHUP --> drain: actors stop, the learner saves --> KeyboardInterrupt, exit 143, 129
        |                         `-- again --> everything is killed at once
        |-- an actor or the evaluator dies --> restarted, three times within a minute; not a deterministic run's actor
        |-- a callback asks for the end --> no more grants; the rest as always --> finished
@@ -26,7 +26,7 @@ from drivetrain.train.episode import Episode
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
-from drivetrain.train.processes.launch import Child, fork_server
+from drivetrain.train.processes.launch import Child, fork_server, kill_all
 from drivetrain.train.processes.topology import Assignment, Memory, Role
 from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
@@ -80,6 +80,7 @@ class Supervisor:
         self._evaluated: tuple[int, int] | None = None  # steps and updates at the last evaluation
         self._watch_clock = WatchClock()
         self._signum = 0
+        self._is_beginning = False  # another process, which may take as long as its imports do
         self._kill_now = False
         self._failure = ""
         self._final_episodes: list[Episode] | None = None
@@ -91,9 +92,15 @@ class Supervisor:
         self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
 
     def interrupt(self, signum: int) -> None:
-        """Drain; the second time, kill. Called from a signal handler: it only leaves notes."""
+        """Drain; the second time, kill. Called from a signal handler: it only leaves notes.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: The second time, where nobody looks at notes as a process is waited for.
+        """
         self._kill_now = self._signum != 0
         self._signum = signum
+        if self._kill_now and self._is_beginning:
+            raise_for(signum)
 
     def start(self) -> None:
         """Start everybody.
@@ -135,6 +142,9 @@ class Supervisor:
                 self._memory.ledger.stop()
                 drain = _Drain()
             if drain is not None and drain.is_pointless(self._children):
+                if any(child.role == "learner" for child in self._children):
+                    why = f"has been at nothing for {_IDLE_S:g} s"
+                    self._display.note(f"the learner {why}, and is ended before it has saved")
                 break
             self._report()
         self._end()
@@ -151,8 +161,8 @@ class Supervisor:
 
     def close(self) -> None:
         """Leave nothing behind."""
+        kill_all(self._children)
         for child in self._children:
-            child.kill()
             child.inbox.close()
         self._children = []
         self._memory.close()
@@ -177,7 +187,11 @@ class Supervisor:
             recording=self._job.recording,
         )
         # The learner writes checkpoints: as long as it lives, nobody else may take the run up.
-        self._children.append(Child(self._server, assignment, self._job.lock_fd if role == "learner" else None))
+        self._is_beginning = True
+        try:
+            self._children.append(Child(self._server, assignment, self._job.lock_fd if role == "learner" else None))
+        finally:
+            self._is_beginning = False
 
     def _listen(self) -> None:
         """Read every report that has come; wait a moment if there is none."""
@@ -270,6 +284,8 @@ class Supervisor:
                 needed = self._config.num_rows_before_learning + self._job.origin.num_lost
                 self._memory.ledger.lose_rows(lost, needed)
         if self._signum or self._failure:
+            if child.role == "learner":  # without having saved all of it
+                self._display.note(f"{child.name} {child.describe_end()} (log: {child.log})")
             return
         ended = f"{child.name} {child.describe_end()} (log: {child.log})"
         if child.role != "learner" and self._has_done_its_part(child):  # as when its environments cannot be closed
@@ -332,8 +348,7 @@ class Supervisor:
 
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
-        for child in self._children:
-            child.kill()
+        kill_all(self._children)
         if self._drained_at is not None:  # actors have told of their last episodes since
             self._meter.keep(self._run_dir, self._drained_at)
         self._callbacks.require_none_raised()

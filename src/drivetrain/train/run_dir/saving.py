@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import Experience
@@ -95,6 +95,8 @@ class Saver:
             before = "the one before is whole" if has_checkpoint(self._run_dir) else "there is none before"
             sentence = f"{folder}: cannot be written: {why}; {before}, and the run goes on"
             self._outcomes.append({"note": sentence})
+        except FileFormatError as error:  # of the one before, as where somebody has changed it
+            self._outcomes.append({"note": f"{error}; none is written until that is mended, and the run goes on"})
         else:
             row = {
                 "num_steps": progress.num_steps,

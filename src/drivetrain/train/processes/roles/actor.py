@@ -35,11 +35,12 @@ def run(assignment: Assignment, reports: Reports) -> None:
     while grant := acquire(assignment.index, config.steps_per_grant):
         refresh()
         episodes, num_steps = take(actor, grant, assignment, ledger)
+        if num_steps < grant.num_steps:  # the run stops; whoever goes on with it takes these steps again
+            break
         lag = max(0, ledger.updates - weights.num_updates)  # weights are published before their updates are counted
-        if num_steps == grant.num_steps:
-            if board is not None and actor.moments is not None:
-                board.publish(assignment.index, actor.moments.table)
-            commit(assignment.index, num_steps)
+        if board is not None and actor.moments is not None:
+            board.publish(assignment.index, actor.moments.table)
+        commit(assignment.index, num_steps)
         ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()

@@ -19,7 +19,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
     with STARTING:
         ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         weights = attach_weights(assignment)
-        beat = partial(ledger.note_work, config.num_actors)
+        beat, rest = (partial(note, config.num_actors) for note in (ledger.note_work, ledger.note_rest))
         beat()
         selection = Selection(
             config,
@@ -27,6 +27,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
             assignment.run_dir,
             complain=lambda sentence: reports.send({"note": sentence}),
             beat=beat,
+            rest=rest,
         )
     num_steps, evaluated = assignment.evaluated or (assignment.origin.num_steps, -1)
     if not has_best_policy(assignment.run_dir):  # what a predecessor had no room for went with it
@@ -46,10 +47,10 @@ def run(assignment: Assignment, reports: Reports) -> None:
             goes_on = ledger.rules.total_steps == ledger.rules.switch_at
             reports.send({"final_episodes": [] if goes_on else selection.final()})
             break
-        ledger.note_rest(config.num_actors)
+        rest()
         if counts.committed < next_steps:
             with WAITING:
                 time.sleep(_POLL_S)
     beat()  # environments may hang when they are closed, too
     selection.close()
-    ledger.note_rest(config.num_actors)
+    rest()
