@@ -45,7 +45,7 @@ inline xla::Error* adam_step(xla::CallFrame* frame) {
 
   adam::Factors factors;
   const float* given = static_cast<const float*>(args.buffers[0]->data);
-  std::memcpy(&factors, given, sizeof(factors));
+  std::memcpy(&factors, given, adam::kNumFactors * sizeof(float));
   const float largest = given[adam::kNumFactors];
   const auto over_pieces = [&](auto&& call) {
     double squares = 0;
@@ -61,9 +61,7 @@ inline xla::Error* adam_step(xla::CallFrame* frame) {
   float norm = 0;
   if (largest < INFINITY) {
     norm = over_pieces([](const adam::Piece& piece) { return adam::squares(piece, kSimd); });
-    const float scale = norm < largest ? 1 : largest / norm;
-    factors.take_m *= scale;
-    factors.take_v *= scale * scale;
+    factors.scale = norm < largest ? 1 : largest / norm;
   }
   const float found = over_pieces([&](const adam::Piece& piece) { return adam::step(factors, piece, kSimd); });
   *static_cast<float*>(rets.buffers[3 * count]->data) = largest < INFINITY ? norm : found;

@@ -1,6 +1,6 @@
 // A step of Adam in one pass: gradient, both means and the parameter are read once, and what changes is written once.
 //
-//   m <- keep_m m + take_m g;   v <- keep_v v + take_v g^2;   p <- p + step m / (sqrt(v) spread + epsilon)
+//   g <- scale g;   m <- keep_m m + take_m g;   v <- keep_v v + take_v g^2;   p <- p + step m / (sqrt(v) spread + epsilon)
 //
 // What is common to all numbers is worked out by the caller (optimizers.py). Numbers do not depend on each other, so
 // equal arguments give equal bits; the sum of the gradient's squares is taken in one order.
@@ -13,11 +13,12 @@
 
 namespace drivetrain::adam {
 
-/// What is common to all numbers, in the order in which XLA hands it over.
+/// What is common to all numbers: the first ones in the order in which XLA hands them over.
 struct Factors {
   float keep_m, take_m, keep_v, take_v, step, spread, epsilon;
+  float scale = 1;  // of the gradient, not of what is taken of it: its square may be beyond all floats
 };
-inline constexpr std::size_t kNumFactors = sizeof(Factors) / sizeof(float);
+inline constexpr std::size_t kNumFactors = offsetof(Factors, scale) / sizeof(float);
 
 /// `size` numbers each; m, v and p are changed.
 struct Piece {

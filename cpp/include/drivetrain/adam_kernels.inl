@@ -1,9 +1,9 @@
 // The loop of adam.hpp for one instruction set; included once for each (no guard), after vectors.inl and `root`.
 
-/// The squares of the gradient's vector at `from`; where kSteps, that vector of the piece is stepped.
+/// The squares of the gradient's vector at `from`; where kSteps, of the scaled one, and the piece is stepped there.
 template <bool kSteps>
 DRIVETRAIN_KERNEL inline Vector vector_at(const Factors& by, const Piece& piece, std::size_t from) noexcept {
-  const Vector g = load(piece.g + from), square = g * g;
+  const Vector g = kSteps ? by.scale * load(piece.g + from) : load(piece.g + from), square = g * g;
   if constexpr (kSteps) {
     const Vector m = by.keep_m * load(piece.m + from) + by.take_m * g;
     const Vector v = by.keep_v * load(piece.v + from) + by.take_v * square;
@@ -17,7 +17,7 @@ DRIVETRAIN_KERNEL inline Vector vector_at(const Factors& by, const Piece& piece,
 /// Likewise of one number.
 template <bool kSteps>
 DRIVETRAIN_KERNEL inline float number_at(const Factors& by, const Piece& piece, std::size_t at) noexcept {
-  const float g = piece.g[at], square = g * g;
+  const float g = kSteps ? by.scale * piece.g[at] : piece.g[at], square = g * g;
   if constexpr (kSteps) {
     const float m = by.keep_m * piece.m[at] + by.take_m * g, v = by.keep_v * piece.v[at] + by.take_v * square;
     piece.m[at] = m;
@@ -27,7 +27,7 @@ DRIVETRAIN_KERNEL inline float number_at(const Factors& by, const Piece& piece, 
   return square;
 }
 
-/// The sum of the gradient's squares, of blocks in single precision; where kSteps, the piece is stepped.
+/// The sum of the squares, of blocks in single precision; where kSteps, the piece is stepped.
 template <bool kSteps>
 DRIVETRAIN_KERNEL inline double pass(const Factors& by, const Piece& piece) noexcept {
   constexpr std::size_t kAtOnce = 4, kBlock = 256 * kLanes;

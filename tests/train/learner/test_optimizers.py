@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from drivetrain.train.learner import optimizers
 from drivetrain.train.learner.optimizers import _stepped, adam, global_norm
 from drivetrain.train.learner.sharing import ONE_LEARNER, WHOLE, Joined, compiled
 from drivetrain.train.native_calls import ADAM, call_in_place
@@ -52,6 +53,21 @@ def test_a_longer_gradient_beyond_the_limit_gives_the_same_step():
     params = gradients(0, 1.0)
     moved = [optimizer.step(gradients(1, scale), optimizer.init(params), params)[0] for scale in (10.0, 10_000.0)]
     assert close(*moved)
+
+
+@pytest.mark.parametrize("scale", [1e-22, 1e17, 1e18, 1e25])
+@pytest.mark.parametrize("is_called", [True, False], ids=["by the call", "by XLA"])
+def test_gradients_whose_squares_no_float_holds_are_scaled_before_they_are_squared(scale, is_called, monkeypatch):
+    if not is_called:
+        monkeypatch.setattr(optimizers, "call_in_place", lambda target, count, otherwise, *arrays: otherwise(*arrays))
+    slopes, params, max_norm = {"a": jnp.full(20, scale)}, {"a": jnp.ones(20)}, min(1.0, 1e3 * scale)
+    ours, clip = adam(1e-2, 1e-5, max_norm), optax.clip_by_global_norm(max_norm)
+    moved, state, _ = ours.step(slopes, ours.init(params), params)
+    clipped, _ = clip.update(slopes, clip.init(params))
+    assert close(state.second["a"], 0.001 * clipped["a"] ** 2, atol=0.0)
+    theirs = optax.adam(1e-2, eps=1e-5)
+    changes, _ = theirs.update(clipped, theirs.init(params))
+    assert close(moved, optax.apply_updates(params, changes))
 
 
 @pytest.mark.whole

@@ -137,7 +137,7 @@ def _stepped(count: int, factors: Any, *arrays: Any) -> list[Any]:
         gradients = [gradients[0][end - mean.size : end].reshape(mean.shape) for mean, end in parts]
     norm = global_norm(gradients)
     scale = jnp.where((norm < max_norm) | jnp.isinf(max_norm), 1.0, max_norm / norm)
-    take_mean, take_square = take_mean * scale, take_square * scale * scale
+    gradients = [scale * g for g in gradients]  # not what is taken of them: their squares may be beyond all floats
     means = [keep_mean * m + take_mean * g for m, g in zip(means, gradients, strict=True)]
     squares = [keep_square * v + take_square * (g * g) for v, g in zip(squares, gradients, strict=True)]
     moments = zip(params, means, squares, strict=True)
