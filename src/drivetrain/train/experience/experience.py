@@ -152,7 +152,8 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
 
 
 def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any]:
-    # Steps with goals of their own share no observation with the next, and would have two frames each.
+    # Steps with goals of their own share no observation with the next, and would have two frames each; a goal that is a
+    # stack does not move on with the steps that it is given to.
     goals_differ = config.in_hindsight and config.replay.hindsight_strategy != "final"
     return {
         "capacity": config.replay.capacity,
@@ -162,5 +163,5 @@ def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any
         "num_step": config.replay.num_step,
         "gamma": config.updates.gamma,
         "share_next_obs": interface.shares_next_obs and not goals_differ,
-        "frame_stack": interface.frame_stack,
+        "frame_stack": 1 if config.in_hindsight else interface.frame_stack,
     }
