@@ -337,7 +337,7 @@ class TrainConfig:
         parts: dict[str, Any] = {part: getattr(self, part) for part in self.parts}
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = self.owners
-        if fields.get("atari") is False:
+        if "atari" in fields and fitting(self.environment, "atari", fields["atari"]) is False:
             fields = {**EnvironmentConfig.of_atari(), **fields}  # those of a preset go with it
         for name, value in fields.items():
             if name not in owners:
