@@ -11,10 +11,11 @@ import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
-from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig, whole
+from drivetrain.train.config import AGENTS, DQNConfig, RunConfig, SACConfig, TrainConfig, UpdateConfig, whole
 from drivetrain.train.config.names import CALLED_ELSEWHERE
 from drivetrain.train.config.presets import PRESETS, preset
 from drivetrain.train.runs.requirements import describe
+from drivetrain.train.runs.run import resolve
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
 
@@ -132,6 +133,14 @@ def test_a_saved_part_that_is_not_known_is_refused_and_not_left_out(tmp_path):
 def test_settings_that_are_no_configuration_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="config: expected a TrainConfig, got dict; settings are arguments by name"):
         train("dqn", "CartPole-v1", config={"total_steps": 3}, run_dir=str(tmp_path))
+
+
+def test_parts_made_by_hand_take_what_settings_take():
+    parts = {"updates": UpdateConfig(update_ratio=0.25), "agent": DQNConfig(hidden=[8, np.int64(4)])}
+    config = resolve("dqn", "CartPole-v1", TrainConfig(algo="dqn", env="CartPole-v1", **parts), {"seed": 3})
+    assert config == PLAIN.override(update_ratio="1/4", hidden=(8, 4), seed=3)
+    with pytest.raises(InvalidInput, match=r"^csv: expected True or False, got 'yes'"):
+        resolve("dqn", "CartPole-v1", dataclasses.replace(PLAIN, run=RunConfig(csv="yes")), {})
 
 
 def test_no_time_out_at_all_may_be_asked_for():
