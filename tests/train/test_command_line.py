@@ -49,10 +49,13 @@ def test_show_config_prints_the_resolved_settings_and_starts_nothing(tmp_path, c
 
 @pytest.mark.parametrize("env", [
     "Foo-v0", "CartPole-v7", "drivetrain/Foo", "ALE/Foo-v5", "no_such_module:Foo-v0",
+    pytest.param("gymnax/Foo", marks=pytest.mark.release),
 ])  # fmt: skip
 def test_show_config_refuses_environments_that_do_not_exist_as_training_does(capsys, env):
     if env.startswith("ALE/"):
         pytest.importorskip("ale_py", reason="needs the atari extra")
+    if env.startswith("gymnax/"):
+        pytest.importorskip("gymnax", reason="needs the gymnax extra")
     words = ["train", "dqn", env]
     assert main([*words, "--show-config"]) == 2
     out, err = capsys.readouterr()

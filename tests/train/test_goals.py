@@ -10,6 +10,7 @@ pytest.importorskip("optax", reason="needs the train extra")
 
 from goal_envs import Bits, ManyAtOnce, Numbered, OneByOne, Squares
 from gymnasium import spaces
+from gymnasium.wrappers import FrameStackObservation
 
 from drivetrain.core.errors import InvalidInput, RunError
 from drivetrain.train import train
@@ -78,9 +79,22 @@ class Seen(Bits):
         return {**super().shown(), "observation": np.resize(self.bits, (36, 36)).astype(np.uint8)}
 
 
+class Stacked(FrameStackObservation):
+    """Three observations at a time."""
+
+    compute_terminated = None
+
+    def __init__(self):
+        super().__init__(Bits(), 3)
+
+    def compute_reward(self, achieved, desired, info):
+        return (achieved == desired).all((-1, -2)) - 1.0
+
+
 @pytest.mark.release
-def test_a_replay_of_images_has_room_for_its_capacity_in_hindsight(tmp_path):
-    train("dqn", Seen, run_dir=str(tmp_path), num_actors=0, **SMALL | {"capacity": 100})
+@pytest.mark.parametrize("env", [Seen, Stacked])
+def test_a_replay_of_shared_observations_has_room_for_its_capacity_in_hindsight(tmp_path, env):
+    train("dqn", env, run_dir=str(tmp_path), num_actors=0, **SMALL | {"capacity": 100})
     assert len(rows_of(tmp_path).reward) == 100
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train import train
-from drivetrain.train.config import AGENTS, DQNConfig, SACConfig, TrainConfig, whole
+from drivetrain.train.config import AGENTS, DQNConfig, RunConfig, SACConfig, TrainConfig, UpdateConfig, whole
 from drivetrain.train.config.names import CALLED_ELSEWHERE
 from drivetrain.train.config.presets import PRESETS, preset
 from drivetrain.train.runs.requirements import describe
+from drivetrain.train.runs.run import resolve
 
 PLAIN = TrainConfig.default("dqn", "CartPole-v1")
 
@@ -61,6 +62,7 @@ def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
         ("learning_rate", "1e-3"), ("learning_rate", True), ("gamma", None), ("prioritized", "no"), ("csv", 1),
         ("hidden", "64"), ("hidden", 64), ("hidden", (64, 0.5)), ("wandb", 3), ("freeze_encoder_after", "never"),
         ("update_ratio", None), ("learning_rate", np.array([1e-3, 1e-4])), ("beta", np.array([0.4, 1.0])),
+        ("hidden", np.array(64)),
     ],
 )  # fmt: skip
 def test_a_value_of_another_type_is_refused_by_a_sentence_naming_it(name, value):
@@ -133,6 +135,14 @@ def test_a_saved_part_that_is_not_known_is_refused_and_not_left_out(tmp_path):
 def test_settings_that_are_no_configuration_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="config: expected a TrainConfig, got dict; settings are arguments by name"):
         train("dqn", "CartPole-v1", config={"total_steps": 3}, run_dir=str(tmp_path))
+
+
+def test_parts_made_by_hand_take_what_settings_take():
+    parts = {"updates": UpdateConfig(update_ratio=0.25), "agent": DQNConfig(hidden=[8, np.int64(4)])}
+    config = resolve("dqn", "CartPole-v1", TrainConfig(algo="dqn", env="CartPole-v1", **parts), {"seed": 3})
+    assert config == PLAIN.override(update_ratio="1/4", hidden=(8, 4), seed=3)
+    with pytest.raises(InvalidInput, match=r"^csv: expected True or False, got 'yes'"):
+        resolve("dqn", "CartPole-v1", dataclasses.replace(PLAIN, run=RunConfig(csv="yes")), {})
 
 
 def test_no_time_out_at_all_may_be_asked_for():
@@ -209,6 +219,24 @@ def test_settings_are_found_and_read_again_on_machines_of_any_number_of_cores(mo
         assert found.override(num_actors=1).num_actors == 1
     usual = TrainConfig.default("sac", "Pendulum-v1").override(num_step=1)
     assert usual.num_actors == max(1, num_cores - 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_actors"),
+    [({}, 7), ({"num_learners": 3}, 5), ({"num_learners": 9}, 1), ({"num_learners": 3, "oversubscribe": True}, 7)],
+)
+def test_usual_actors_take_the_cores_that_learners_leave(monkeypatch, settings, num_actors):
+    monkeypatch.setattr(whole, "num_cores", lambda: 8)
+    usual = TrainConfig.default("sac", "Pendulum-v1").override(num_step=1, batch_size=9)
+    assert usual.override(**settings).num_actors == num_actors
+
+
+def test_usual_actors_of_rollouts_have_as_many_environments_each_as_are_asked_for(monkeypatch):
+    monkeypatch.setattr(whole, "num_cores", lambda: 8)
+    usual = TrainConfig.default("ppo", "CartPole-v1")
+    assert [usual.override(envs_per_actor=each).num_actors for each in ("auto", 1, 2, 8)] == [8, 8, 4, 1]
+    with pytest.raises(InvalidInput, match="got 8 for 8 actors of 3 environments each"):
+        usual.override(envs_per_actor=3)
 
 
 def test_numbers_without_end_are_text_in_config_json_which_has_none(tmp_path):

@@ -166,7 +166,8 @@ def test_settings_of_atari_are_refused_without_it_and_leave_with_it():
             config.override(**{name: value})
         with pytest.raises(InvalidInput, match=f"{name}: expected {usual} without atari, got {value}"):
             config.override(atari=False, **{name: value})
-    assert not preset("dqn", "ALE/Pong-v5").override(atari=False).environment.terminal_on_life_loss
+    for value in (False, np.False_):
+        assert not preset("dqn", "ALE/Pong-v5").override(atari=value).environment.terminal_on_life_loss
 
 
 def lives_of_episodes(env, num_episodes, seed_of=lambda episode: None):

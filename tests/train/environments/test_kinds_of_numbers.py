@@ -67,6 +67,13 @@ def test_whole_numbers_beyond_the_declared_kind_are_refused_and_others_are_kept(
     assert encode(np.array([1, 0], seen.dtype)).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("space", [Discrete(2**31), MultiDiscrete([3, 2**40])])
+def test_categories_that_are_more_than_can_be_stored_are_refused(space):
+    with pytest.raises(InvalidInput, match=r"environment 'x': expected at most 2\^31 - 1 values .*MultiBinary"):
+        observations_of(space, "x")
+    assert encoder(observations_of(Discrete(5, start=2**40), "x"), {"": ()})(2**40 + 3) == 3
+
+
 @pytest.mark.parametrize("space", [MultiDiscrete([4, 50]), MultiBinary(3), Discrete(5)])
 def test_choices_are_not_stacked_to_arrays_of_numbers(space):
     class Choices(Shifted):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+import jax.numpy as jnp
+import optax
 from whole_run import same
 
 from drivetrain.core.errors import InvalidInput
@@ -17,6 +19,7 @@ from drivetrain.train.policies.policy import make_policy
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
 from drivetrain.train.runs.freezing import freeze_encoders
 from drivetrain.train.runs.requirements import describe
+from drivetrain.train.runs.tried import require_updates
 
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
@@ -104,3 +107,12 @@ def test_a_torso_that_learns_nothing_is_refused_before_anything_starts(tmp_path)
     with pytest.raises(InvalidInput, match="freeze_encoder_after: the torso has no parameters that could be frozen"):
         train("dqn", "strange_envs:Pictures-v0", run_dir=str(tmp_path / "run"), torso=torso, **SMALL)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_optimizer_that_does_not_keep_encoders_apart_is_refused_before_anything_starts(tmp_path):
+    torso = (lambda key, obs: {"w": jnp.ones(3)}, lambda params, obs: params["w"] * obs[:, 0, 0, :3] / 255.0)
+    config = TrainConfig.default("dqn", "strange_envs:Gray-v0").override(**SMALL, frame_stack=3, torso=torso)
+    interface = describe(config)
+    require_updates(config.override(optimizer=optax.adafactor), interface)
+    with pytest.raises(InvalidInput, match=r"freeze_encoder_after: expected an optimizer that keeps apart what .*flat"):
+        require_updates(config.override(optimizer=lambda rate: optax.flatten(optax.adam(rate))), interface)

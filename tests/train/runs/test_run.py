@@ -194,6 +194,14 @@ def test_what_does_not_fit_into_memory_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("num_actors", [0, 2])
+def test_a_replay_whose_frames_open_windows_would_have_is_refused_before_anything_starts(tmp_path, num_actors):
+    settings = {"num_actors": num_actors, "envs_per_actor": 20, "frame_stack": 16, "capacity": 200, "batch_size": 4}
+    with pytest.raises(InvalidInput, match=r"the open windows of \d0 environments .* larger capacity or fewer envir"):
+        train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_step=3, **settings)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_replay_on_a_disk_needs_no_memory_and_leaves_nothing_there(tmp_path, monkeypatch, num_actors):

@@ -34,6 +34,10 @@ def test_on_policy_a_row_spans_whole_rollouts_as_an_actors_part_of_one_says_noth
     assert due == [1_024, 2_048, 3_072, 4_096, 5_120]
 
 
+def test_an_interval_that_no_float_holds_is_as_good_as_none():
+    assert not meter_of("dqn", 10**400, total_steps=1_000).row_is_due(Counts(1_000, 1_000, 0))
+
+
 def test_a_row_may_be_of_a_moment_before_it_is_written():
     config = TrainConfig.default("ppo", "CartPole-v1").override(
         total_steps=10_000, num_envs=4, rollout_length=8, batch_size=32

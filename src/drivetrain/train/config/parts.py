@@ -41,7 +41,7 @@ class RunConfig:
     """Environment steps of the whole run, over all actors."""
     num_actors: int | Literal["cores", "auto"] = "cores"
     """Actor processes; 0 runs everything in one process, in a reproducible order. "cores": one for each core that
-    the learner leaves, off-policy as many of them as the n-step windows left open by their environments fit into the
+    the learners leave, off-policy as many of them as the n-step windows left open by their environments fit into the
     warm-up; "auto": as many as are best by a short measurement of environments and updates."""
     num_learners: int | Literal["worthwhile", "auto"] = "worthwhile"
     """Learners that share each batch, on as many CPU cores or GPUs; the algorithm is the same up to rounding.

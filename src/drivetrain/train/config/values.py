@@ -97,7 +97,7 @@ def _number(kind: Any, value: Real) -> Any:
 
 
 def _several(value: Any) -> Any:
-    if not isinstance(value, list | tuple | np.ndarray):
+    if not isinstance(value, list | tuple | np.ndarray) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return _UNFIT
     numbers = [_as(int, entry) for entry in cast("list[Any]", value)]
     return _UNFIT if _UNFIT in numbers else tuple(numbers)

@@ -231,19 +231,21 @@ class TrainConfig:
 
     @property
     def num_actors(self) -> int:
-        """Actor processes: as asked; or one for each core that the learner leaves, also until "auto" is settled.
+        """Actor processes: as asked; or one for each core that the learners leave, also until "auto" is settled.
 
         Off-policy, as many as whose open windows warm-up and replay have room for. On-policy actors and learner wait
         for each other, so actors may take all cores; as many of them as share the environments evenly.
         """
-        asked, each = self.run.num_actors, self.run.envs_per_actor
+        asked, each, num_envs = self.run.num_actors, self.run.envs_per_actor, self.rollout.num_envs
         if isinstance(asked, int):
             return asked
         if not self.on_policy:
-            return max(1, min(num_cores() - 1, self._most_actors))
+            shared = self.run.device == "gpu" or self.run.oversubscribe  # learners compute elsewhere, or beside actors
+            return max(1, min(num_cores() - (1 if shared else self.num_learners), self._most_actors))
         if asked == "auto" and isinstance(each, int):
-            return max(1, self.rollout.num_envs // each)
-        return max(count for count in range(1, num_cores() + 1) if self.rollout.num_envs % count == 0)
+            return max(1, num_envs // each)
+        even = [count for count in range(1, num_cores() + 1) if num_envs % count == 0]
+        return max([count for count in even if num_envs // count == each] or even)
 
     @property
     def _most_actors(self) -> int:
@@ -335,7 +337,7 @@ class TrainConfig:
         parts: dict[str, Any] = {part: getattr(self, part) for part in self.parts}
         changes: dict[str, dict[str, Any]] = {part: {} for part in self.parts}
         owners = self.owners
-        if fields.get("atari") is False:
+        if "atari" in fields and fitting(self.environment, "atari", fields["atari"]) is False:
             fields = {**EnvironmentConfig.of_atari(), **fields}  # those of a preset go with it
         for name, value in fields.items():
             if name not in owners:

@@ -64,9 +64,9 @@ def require_named(env_id: str, settings: EnvironmentConfig) -> None:
             if not is_found_anew(module):
                 package = module.partition(".")[0]
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-        elif env_id.startswith("drivetrain/"):
+        elif is_simulator(env_id):
             importlib.import_module("drivetrain.sim").make(env_id, **settings.fresh_kwargs)
-        elif not is_simulator(env_id) and not any(known.startswith(f"{env_id}-v") for known in gymnasium.registry):
+        elif not any(known.startswith(f"{env_id}-v") for known in gymnasium.registry):
             if is_atari(env_id):
                 importlib.import_module("ale_py")  # registers them
             gymnasium.spec(env_id)

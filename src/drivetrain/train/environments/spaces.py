@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import is_simulator
+from drivetrain.train.config.parts import MOST
 from drivetrain.train.environments.faults import NoSuchCategory
 from drivetrain.train.interface import (
     Actions,
@@ -225,6 +226,11 @@ def _entry(space: Any, name: str, frame_stack: int) -> Entry:
         return Vector(shape=(int(np.prod(space.shape)),), dtype="int8", is_binary=True)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         counts, starts = _choices(space)
+        if max(counts) > MOST:
+            raise InvalidInput(
+                f"environment {name!r}: expected at most 2^31 - 1 values of what is discrete in an observation, got "
+                f"{space}; show several choices in its place, or bits (MultiBinary)"
+            )
         return Categories(counts=counts, starts=starts)
     raise InvalidInput(
         f"environment {name!r}: expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple observations, got "

@@ -13,6 +13,8 @@ from drivetrain.core.seeding import stream
 from drivetrain.core.segments import require_memory, require_room
 from drivetrain.replay import Replay, memory_report
 from drivetrain.replay.arguments import require_folder
+from drivetrain.replay.frames import num_frames, stack_of
+from drivetrain.replay.frames import require_room as require_room_for_windows
 from drivetrain.replay.hindsight import Strategy
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.goals import Goals
@@ -116,7 +118,7 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
 
     Raises:
         SegmentError: They need more memory than is available, or more of the disk.
-        InvalidInput: `scratch_dir` is no folder.
+        InvalidInput: `scratch_dir` is no folder, or open windows would have all frames of so small a replay.
     """
     obs = _observation_nbytes(interface)
     what, remedy = f"a step of {config.num_envs:,} environments", "use fewer actors, or fewer envs_per_actor"
@@ -125,7 +127,11 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
         what, remedy = f"a rollout of {config.steps_per_rollout:,} steps", "use fewer environments or a shorter rollout"
         require_memory(RolloutBuffer.nbytes_for(config, interface), what=what, remedy=remedy)
         return
-    report = memory_report(**_replay_settings(config, interface))
+    settings = _replay_settings(config, interface)
+    if stack := stack_of(settings["share_next_obs"], settings["frame_stack"]):
+        count = num_frames(config.replay.capacity, stack, config.replay.num_step)
+        require_room_for_windows(config.num_envs, stack, config.replay.num_step, count)
+    report = memory_report(**settings)
     what = f"a replay of capacity {report.capacity}"
     scratch_dir = require_folder("scratch_dir", config.replay.scratch_dir)
     if scratch_dir is None:
@@ -152,7 +158,8 @@ def make_replay(config: TrainConfig, interface: Interface, *, shared: bool) -> R
 
 
 def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any]:
-    # Steps with goals of their own share no observation with the next, and would have two frames each.
+    # Steps with goals of their own share no observation with the next, and would have two frames each; a goal that is a
+    # stack does not move on with the steps that it is given to.
     goals_differ = config.in_hindsight and config.replay.hindsight_strategy != "final"
     return {
         "capacity": config.replay.capacity,
@@ -162,5 +169,5 @@ def _replay_settings(config: TrainConfig, interface: Interface) -> dict[str, Any
         "num_step": config.replay.num_step,
         "gamma": config.updates.gamma,
         "share_next_obs": interface.shares_next_obs and not goals_differ,
-        "frame_stack": interface.frame_stack,
+        "frame_stack": 1 if config.in_hindsight else interface.frame_stack,
     }

@@ -17,14 +17,19 @@ _PREFIX = "state/"
 _NUM_NAMED = 3  # names in a sentence
 
 
+def named(state: Any) -> dict[str, Any]:
+    """All arrays of a state, or their shapes, by names as "state/params/hidden0.weight"."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {_name(path): leaf for path, leaf in leaves}
+
+
 def saved(state: Any) -> dict[str, NDArray[Any]]:
-    """Copies of all arrays of a state, by names as "state/params/hidden0.weight".
+    """Copies of all arrays of a state by name.
 
     As NumPy can keep them in a file: keys of random streams as their numbers, and of numbers that are not NumPy's
     own, as bfloat16, the bits.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {_name(path): _plain(leaf) for path, leaf in leaves}
+    return {name: _plain(leaf) for name, leaf in named(state).items()}
 
 
 def restored(state: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:

@@ -57,6 +57,8 @@ def resolve(
         )
     elif name is not None:
         raise InvalidInput(f"preset: expected none beside a config, got {name!r}")
+    else:
+        config = config.override(**config.settings)  # its parts take what a setting takes, as 0.25 for Fraction(1, 4)
     return config.override(**fields)
 
 

@@ -18,15 +18,18 @@ from drivetrain.train.interface import Interface
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER
+from drivetrain.train.learner.states import named
 from drivetrain.train.learner.updates import Algorithm, empty_batches
 from drivetrain.train.networks.broadcasting import broadcasting
+from drivetrain.train.policies.embeddings import embedded, without_encoders
 
 
 def require_updates(config: TrainConfig, interface: Interface) -> None:
     """Check that the algorithm can learn with what the user has brought, as it would in the run.
 
     Raises:
-        InvalidInput: Something raised, the state changes its shapes or kinds, or a schedule of the rate is not heeded.
+        InvalidInput: Something raised, the state changes its shapes or kinds, a schedule of the rate is not heeded, or
+            nobody can tell what of the state is of encoders that are to be frozen.
     """
     try:
         with broadcasting():
@@ -40,6 +43,8 @@ def require_updates(config: TrainConfig, interface: Interface) -> None:
         raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
     if isinstance(config.agent, PPOConfig) and config.agent.learning_rate_schedule != "constant":
         _require_heeded(config)
+    if not config.on_policy and config.updates.freeze_encoder_after is not None:
+        _require_parted(config, interface, before)
 
 
 def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, Any]:
@@ -60,6 +65,18 @@ def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, A
     batch = jax.tree.map(lambda x: x[0], empty_batches(config, interface))
     after, *_ = jax.eval_shape(lambda state, batch: algorithm.update(state, batch, ONE_LEARNER), before, batch)
     return before, after
+
+
+def _require_parted(config: TrainConfig, interface: Interface, before: Any) -> None:
+    """Check that the state without what is of encoders is that of the layers above, which learn on after the switch."""
+    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
+    algorithm: Algorithm = module.make(config, embedded(config, interface))
+    above = jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+    if without_encoders(named(before)) != named(above):
+        raise InvalidInput(
+            f"freeze_encoder_after: expected an optimizer that keeps apart what it remembers of each parameter, and "
+            f"{config.agent.optimizer!r} does not, as optax.flatten does not; leave out one of them"
+        )
 
 
 def _require_heeded(config: TrainConfig) -> None:

@@ -164,7 +164,7 @@ class Meter:
 
     def __init__(self, rules: Rules, interval_steps: int, origin: Origin, unreported: Unreported) -> None:
         self._rules = rules
-        self._interval_steps = math.ceil(interval_steps / rules.steps_per_rollout) * rules.steps_per_rollout
+        self._interval_steps = -(-interval_steps // rules.steps_per_rollout) * rules.steps_per_rollout
         self._row_s = time.monotonic()
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
