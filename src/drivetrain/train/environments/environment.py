@@ -276,7 +276,7 @@ class Environment:
     @property
     def has_limit(self) -> bool:
         """Whether Gymnasium cuts its episodes off after some number of steps."""
-        env: Any = self._env
+        env: gymnasium.Env[Any, Any] = self._env
         while isinstance(env, gymnasium.Wrapper):
             if isinstance(env, TimeLimit):
                 return True
