@@ -114,6 +114,7 @@ def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does()
         (lambda x: jnp.linalg.svd(x * jnp.eye(2))[1], "`svd`: use another decomposition: cholesky, lu"),
         (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),
         (lambda x: jax.random.uniform(OTHER_KEY) * x, "keys of type key<rbg>: use threefry"),
+        (lambda x: jax.random.uniform(jax.random.key(1, impl="threefry4x32")) * x, "keys of type key<fry4>: use thre"),
     ],
 )
 def test_what_is_not_written_out_is_told_with_what_to_use(function, told):
