@@ -1,5 +1,6 @@
 """Whatever JAX primitive an environment uses, engines give what XLA gives: random numbers to the bit."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -35,3 +36,10 @@ def test_minus_infinity_to_the_power_of_a_half_is_infinity(engine):
     got = applied(lambda v: v**0.5, x, engine=engine)
     np.testing.assert_array_equal(got, applied(lambda v: v**0.5, x, engine="xla"))
     assert got[0] == np.inf
+
+
+def test_hundreds_of_branches_are_not_inside_each_other_as_deep():
+    branches = [lambda x, k=k: x - k for k in range(300)]
+    numbers = np.array([-7, 0, 1, 149, 150, 151, 298, 299, 300, 2**30], np.int32)
+    got = applied(lambda k: jax.lax.switch(k, branches, jnp.int32(0)), numbers, engine="numpy")
+    np.testing.assert_array_equal(got, -np.clip(numbers, 0, 299))
