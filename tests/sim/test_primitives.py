@@ -43,3 +43,16 @@ def test_hundreds_of_branches_are_not_inside_each_other_as_deep():
     numbers = np.array([-7, 0, 1, 149, 150, 151, 298, 299, 300, 2**30], np.int32)
     got = applied(lambda k: jax.lax.switch(k, branches, jnp.int32(0)), numbers, engine="numpy")
     np.testing.assert_array_equal(got, -np.clip(numbers, 0, 299))
+
+
+def test_derivatives_go_through_branches():
+    def function(x, k):
+        def chosen(y):
+            return jax.lax.cond(k > 0, lambda: (y * y * y).sum(), lambda: jnp.sin(y[0]))
+
+        return jax.grad(chosen)(x)
+
+    x, k = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([1, 0, 2, -1], np.int32)
+    got = applied(function, x, k, engine="numpy")
+    expected = np.where(k[:, None] > 0, 3 * x * x, np.cos(x) * [1, 0, 0])
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
