@@ -56,3 +56,12 @@ def test_derivatives_go_through_branches():
     got = applied(function, x, k, engine="numpy")
     expected = np.where(k[:, None] > 0, 3 * x * x, np.cos(x) * [1, 0, 0])
     np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_a_write_beyond_an_array_is_clipped_or_dropped_as_by_xla():
+    def function(x, k):
+        return [x.at[k].add(1, mode=mode) for mode in ("clip", "drop", "promise_in_bounds")]
+
+    batches = np.zeros((6, 3), np.int32), np.array([0, 2, 3, 100, -3, -4], np.int32)
+    for x, y in zip(*(applied(function, *batches, engine=engine) for engine in ("xla", "numpy")), strict=True):
+        np.testing.assert_array_equal(x, y)
