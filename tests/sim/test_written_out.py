@@ -106,6 +106,14 @@ def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does()
         applied(OPAQUE.bind, MATRICES, engine="numpy")
 
 
+def test_authors_may_forbid_that_ranks_are_promoted():
+    with jax.numpy_rank_promotion("raise"):
+        got = applied(
+            lambda x: jnp.linalg.det(x * jnp.diag(jnp.arange(1.0, 6.0))), np.ones(1, np.float32), engine="numpy"
+        )
+    np.testing.assert_allclose(got, 120, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
