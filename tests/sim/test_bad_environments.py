@@ -234,6 +234,17 @@ def test_an_impure_environment_is_told_so():
         sim.compile(Impure(lambda x: x, NUMBER), 2, 1, "xla", narrow_obs="bool")
 
 
+def test_attributes_that_are_no_pytrees_are_looked_into():
+    env = Impure(lambda x: x, NUMBER)
+    env.kept, env.tables, env.rooms = 1, {None: 0, "a": [1]}, []
+    env.rooms.append(env.rooms)
+    env.step = lambda key, state, action, params: (action[0], state, 0.0, False, False, {})
+    assert sim.compile(env, 2, 1, "xla", record=("reward",)).settings.num_envs == 2
+    env.step = lambda key, *rest: (env.tables["a"].append(key), Applied.step(env, key, *rest))[1]
+    with pytest.raises(CompileError, match="is impure: it leaves a traced value in the attribute 'tables'"):
+        sim.compile(env, 2, 1, "xla")
+
+
 def test_a_huge_environment_is_told_its_bytes(monkeypatch):
     monkeypatch.setattr(forms, "MOST_STACK_NBYTES", 100)
     with pytest.raises(CompileError, match=r"needs \d+ bytes while it steps, 0 of them for .* and 100 for the rest"):

@@ -1,5 +1,6 @@
 """Whatever JAX primitive an environment uses, engines give what XLA gives: random numbers to the bit."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -35,3 +36,32 @@ def test_minus_infinity_to_the_power_of_a_half_is_infinity(engine):
     got = applied(lambda v: v**0.5, x, engine=engine)
     np.testing.assert_array_equal(got, applied(lambda v: v**0.5, x, engine="xla"))
     assert got[0] == np.inf
+
+
+def test_hundreds_of_branches_are_not_inside_each_other_as_deep():
+    branches = [lambda x, k=k: x - k for k in range(300)]
+    numbers = np.array([-7, 0, 1, 149, 150, 151, 298, 299, 300, 2**30], np.int32)
+    got = applied(lambda k: jax.lax.switch(k, branches, jnp.int32(0)), numbers, engine="numpy")
+    np.testing.assert_array_equal(got, -np.clip(numbers, 0, 299))
+
+
+def test_derivatives_go_through_branches():
+    def function(x, k):
+        def chosen(y):
+            return jax.lax.cond(k > 0, lambda: (y * y * y).sum(), lambda: jnp.sin(y[0]))
+
+        return jax.grad(chosen)(x)
+
+    x, k = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([1, 0, 2, -1], np.int32)
+    got = applied(function, x, k, engine="numpy")
+    expected = np.where(k[:, None] > 0, 3 * x * x, np.cos(x) * [1, 0, 0])
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_a_write_beyond_an_array_is_clipped_or_dropped_as_by_xla():
+    def function(x, k):
+        return [x.at[k].add(1, mode=mode) for mode in ("clip", "drop", "promise_in_bounds")]
+
+    batches = np.zeros((6, 3), np.int32), np.array([0, 2, 3, 100, -3, -4], np.int32)
+    for x, y in zip(*(applied(function, *batches, engine=engine) for engine in ("xla", "numpy")), strict=True):
+        np.testing.assert_array_equal(x, y)

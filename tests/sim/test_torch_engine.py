@@ -166,3 +166,8 @@ def test_hyperbolic_functions_are_finite_up_to_the_largest_float32():
     x = np.tile(edges, 8)  # as many as PyTorch takes in vectors, by other functions than a few
     expected, got = (applied(lambda v: (jnp.sinh(v), jnp.cosh(v)), x, engine=engine) for engine in ("numpy", "torch"))
     assert_same(expected, got)
+
+
+def test_roots_are_rounded_correctly():
+    x = np.arange(1, 2000, dtype=np.float32) / 8  # of 405 PyTorch's own are off by a unit of the last place
+    np.testing.assert_array_equal(applied(jnp.sqrt, x[None], engine="torch")[0], np.sqrt(x))

@@ -106,6 +106,14 @@ def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does()
         applied(OPAQUE.bind, MATRICES, engine="numpy")
 
 
+def test_authors_may_forbid_that_ranks_are_promoted():
+    with jax.numpy_rank_promotion("raise"):
+        got = applied(
+            lambda x: jnp.linalg.det(x * jnp.diag(jnp.arange(1.0, 6.0))), np.ones(1, np.float32), engine="numpy"
+        )
+    np.testing.assert_allclose(got, 120, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -115,6 +123,7 @@ def test_a_primitive_of_another_library_is_what_its_implementation_in_jax_does()
         (lambda x: jnp.linalg.eigh(x * jnp.eye(2))[0], "`eigh`: use another decomposition: cholesky, lu"),
         (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),
         (lambda x: jax.random.uniform(OTHER_KEY) * x, "keys of type key<rbg>: use threefry"),
+        (lambda x: jax.random.uniform(jax.random.key(1, impl="threefry4x32")) * x, "keys of type key<fry4>: use thre"),
     ],
 )
 def test_what_is_not_written_out_is_told_with_what_to_use(function, told):

@@ -248,8 +248,18 @@ def check_environment_keeps_nothing(env: Any, outer: tuple[Any, ...] = ()) -> No
 def check_keeps_nothing(who: str, holder: Any, remedy: str) -> None:
     """No attribute of an object is a value of a trace."""
     for name, value in getattr(holder, "__dict__", {}).items():
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves_of(value)):
             raise CompileError(f"{who} is impure: it leaves a traced value in the attribute {name!r}; {remedy}")
+
+
+def leaves_of(value: Any, most_nested: int = 8) -> list[Any]:
+    """Of what may be no pytree: a dictionary whose keys have no order, or a list that holds itself."""
+    try:
+        return jax.tree.leaves(value)
+    except Exception:  # also a SystemError, of a recursion inside JAX's C++
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        inner = [leaves_of(part, most_nested - 1) for part in parts] if most_nested else []
+        return [leaf for each in inner for leaf in each]
 
 
 @contextmanager

@@ -41,3 +41,12 @@ def test_puts_that_add_or_that_somebody_else_reads_or_into_what_varies_stay():
         return shared, *(x.astype(jnp.uint8) for x in (shared, added, board.at[k, 3].set(5)))
 
     assert whole_conversions(converted(function, K, GRID)) == 3
+
+
+def test_a_board_that_is_put_into_itself_stays():
+    def function(k):
+        board = jnp.zeros(100, jnp.int32).at[k].set(7)
+        places = jnp.full(100, 4).at[k].set(9)
+        return board.at[::-1].set(board).astype(jnp.uint8), places.at[places].set(300).astype(jnp.uint8)
+
+    assert whole_conversions(converted(function, K)) == 2

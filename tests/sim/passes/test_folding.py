@@ -196,3 +196,8 @@ def test_what_becomes_less_in_a_branch_that_is_written_in_its_place_is_found_by_
 
     block = imported(function, jnp.bool_(True), jnp.int32(1))
     assert_same_meaning(block, fold(block), FLAGS, INTS)
+
+
+def test_a_view_of_a_view_of_nothing_stays():
+    before = written([((0, 2), "float32")], lambda b, x: [b.transpose(b.reshape(x, (2, 0)), (1, 0))])
+    assert_same_meaning(before, fold(before), np.zeros((5, 0, 2), np.float32))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from comparing import Applied
-from small_programs import small
+from small_programs import small, written
 
 from drivetrain.sim.engines.native.engine import source_of
 from drivetrain.sim.engines.native.plan import Plan
@@ -121,3 +121,14 @@ def test_the_start_of_an_episode_is_built_where_the_observation_lies():
 def test_a_long_row_is_read_until_every_lane_knows_the_answer():
     assert "any(~" in source(lambda x, k: (x == k).any(), GRID.reshape(-1), NUMBER)
     assert "any(~" not in source(lambda x, k: (x == k).any(), GRID[0], NUMBER)
+
+
+def test_of_a_chain_of_hundreds_of_operations_a_hundred_are_one_loop():
+    def write(b, x):
+        for k in range(400):
+            x = b.elementwise("add", x, b.const(np.float32(k)))
+        return [x]
+
+    block = written([((70,), "float32")], write)
+    adds, plan = [op.out for op in block.ops if op.name == "add"], Plan(block)
+    assert [k for k, value in enumerate(adds) if value not in plan.virtual] == [99, 199, 299, 399]

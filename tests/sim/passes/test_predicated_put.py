@@ -47,3 +47,12 @@ def test_a_change_that_somebody_else_reads_stays():
 def test_a_choice_element_by_element_stays():
     before, after = predicated(lambda k, x: jnp.where(x > 0, x.at[k, k].set(9.0), x), K, GRID)
     assert count(after, "select") == count(before, "select")
+
+
+def test_a_change_that_is_put_into_itself_stays():
+    def function(p, k, x):
+        changed = x.at[k, k].set(9.0)
+        return jnp.where(p, changed.at[jnp.roll(jnp.arange(10), 1)].set(changed), x)
+
+    before, after = predicated(function, HIT, K, GRID)
+    assert count(after, "put") == count(before, "put")

@@ -117,3 +117,14 @@ def test_clamps_of_an_environment_disappear(monkeypatch):
     with_ranges = analysed(step, board, INTS).num_ops
     monkeypatch.setattr(pipeline, "drop_bounds", lambda block: block)
     assert with_ranges < analysed(step, board, INTS).num_ops
+
+
+def test_a_condition_of_which_each_part_is_part_of_several_is_not_followed_to_its_end():
+    def write(b, x, one, two):
+        reached = b.elementwise("lt", x, b.const(np.int32(5)))
+        for _ in range(40):  # as a board is filled from a cell to its neighbours
+            reached = b.elementwise("or", b.elementwise("and", reached, one), b.elementwise("and", reached, two))
+        return [b.elementwise("select", reached, x, b.const(np.int32(5)))]
+
+    block = written([((), "int32"), ((), "bool"), ((), "bool")], write)
+    assert_same_meaning(block, drop_bounds(block), INTS, INTS > 0, INTS < 9)

@@ -22,6 +22,8 @@ LEAST_TABLE = 1024
 """Elements of an array that may be computed anew by each reader."""
 MOST_AGAIN = 12
 """Operations per element that this may take."""
+MOST_BEHIND = 100
+"""Operations one behind the other that an element is computed by where it is read: what writes them calls itself."""
 CHEAP = {"add", "sub", "mul", "and", "or", "xor", "not", "max", "min", "select", "convert", *COMPARE}
 
 
@@ -40,9 +42,12 @@ class Plan:
         self.end = len(block.ops)
         self.given = set(block.outputs)
         self.virtual: set[Value] = set()
+        behind: dict[Value, int] = {}
         for op in block.ops:
-            if self.can_be_virtual(op):
+            num_behind = 1 + max((behind.get(value, 0) for value in op.inputs), default=0)
+            if num_behind <= MOST_BEHIND and self.can_be_virtual(op):
                 self.virtual.add(op.out)
+                behind[op.out] = num_behind
         self.read_at: dict[Value, int] = {}
         self.find_last_reads()
 

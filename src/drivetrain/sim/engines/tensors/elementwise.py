@@ -175,7 +175,8 @@ FLOATS: dict[str, Callable[..., Tensor]] = {
     "sign": lambda x: torch.where((x == 0) | torch.isnan(x), x, torch.sign(x)),
     "floor": lambda x: x.floor(), "ceil": lambda x: x.ceil(), "round_even": lambda x: x.round(),
     "round_away": lambda x: torch.copysign(x.abs().trunc() + (x.abs().frac() >= 0.5), x),
-    "sqrt": lambda x: x.sqrt(), "rsqrt": lambda x: 1 / x.sqrt(),
+    "sqrt": in_double(lambda x: x.sqrt()),  # single ones are not rounded correctly, which float16 hangs on
+    "rsqrt": lambda x: 1 / x.sqrt(),
     "cbrt": in_double(lambda x: torch.copysign(x.abs() ** (1 / 3), x)),
     "exp": lambda x: x.exp(), "exp2": lambda x: x.exp2(), "log": lambda x: x.log(), "log1p": lambda x: x.log1p(),
     "expm1": lambda x: x.expm1(), "tanh": lambda x: x.tanh(), "logistic": lambda x: torch.sigmoid(x),

@@ -17,24 +17,33 @@ from drivetrain.sim.ir.program import Block, Value
 
 @handles("cond")
 def _cond(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    """Branches stay branches; more than two become a chain of choices. Of those for platforms the CPU's is taken."""
+    """Branches stay branches; more than two are chosen among by halves. Of those for platforms the CPU's is taken."""
     (which,), arguments = inputs[0], inputs[1:]
     platforms = eqn.params.get("branches_platforms")
     if platforms is not None:
         branch = eqn.params["branches"][of_cpu(platforms)]
         return at.inline(branch.jaxpr, branch.consts, arguments)
-    blocks = [at.region(branch, arguments) for branch in eqn.params["branches"]]
-    chosen = blocks[-1]
-    b = at.builder
-    for number in range(len(blocks) - 2, -1, -1):
-        outer = Builder(b.where) if number else b
-        if which.dtype == "bool":
-            is_it = outer.elementwise("not", which)
-        else:  # JAX clamps the choice, so everything up to 0 is the first branch
-            is_it = outer.elementwise("le", which, outer.const(np.asarray(number, which.dtype)))
-        values = outer.emit_regions("if", (is_it,), blocks[number].outputs, (blocks[number], chosen))
-        chosen = Block((), tuple(outer.ops), tuple(values))
-    return like(eqn.outvars, chosen.outputs)
+    whole = one_of([at.region(branch, arguments) for branch in eqn.params["branches"]], which, at.builder.where)
+    at.builder.ops += whole.ops
+    return like(eqn.outvars, whole.outputs)
+
+
+def one_of(blocks: Sequence[Block], which: Value, where: str, first: int = 0) -> Block:
+    """The block that a number chooses, counted from `first` on.
+
+    JAX clamps the number, so everything up to the first is that. By halves, since blocks in a chain of hundreds would
+    be inside each other as deep.
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    b, half = Builder(where), len(blocks) // 2
+    if which.dtype == "bool":
+        is_lower = b.elementwise("not", which)
+    else:
+        is_lower = b.elementwise("le", which, b.const(np.asarray(first + half - 1, which.dtype)))
+    regions = one_of(blocks[:half], which, where, first), one_of(blocks[half:], which, where, first + half)
+    values = b.emit_regions("if", (is_lower,), blocks[0].outputs, regions)
+    return Block((), tuple(b.ops), tuple(values))
 
 
 def of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:

@@ -24,7 +24,7 @@ EXACT = frozenset({
     "ge", "select_n", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "transpose", "rev", "slice", "pad",
     "concatenate", "stack", "unstack", "tile", "split", "gather", "scatter", "dynamic_slice", "dynamic_update_slice",
     "reduce_max", "reduce_min", "argmax", "argmin", "copy", "copy_p", "stop_gradient", "optimization_barrier", "cond",
-    "scan", "while",
+    "scan", "while", "empty", "empty2",
 })  # fmt: skip
 """Primitives that only choose, move or compare, or give what is whole or was there before."""
 LEAST_NORMAL, LEAST_INFINITE = 2.0**-14, 65520.0

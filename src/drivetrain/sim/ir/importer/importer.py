@@ -243,9 +243,9 @@ class Importer:
             raise self.unsupported(f"{what} of type {name}", remedy)
 
     def check_key(self, dtype: Any) -> None:
-        """Refuse keys of another cipher: they have as many words as they like, and other numbers."""
-        if "fry" not in str(dtype):
-            raise self.unsupported(f"keys of type {dtype}", "use threefry, JAX's default")
+        """Refuse keys of another cipher, threefry4x32 (fry4) too: they have other numbers, and any count of words."""
+        if "<fry>" not in str(dtype):
+            raise self.unsupported(f"keys of type {dtype}", "use threefry2x32, JAX's default")
 
     def unsupported(self, what: str, remedy: str) -> CompileError:
         """The error for something that cannot be imported, with the line that asked for it."""

@@ -119,7 +119,7 @@ def _scatter(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     starts = components(at.builder, indices, numbers.scatter_dims_to_operand_dims)
     batching = list(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
     index, inside = window_positions(at.builder, starts, shape, sizes, out, numbers.update_window_dims, kept, batching)
-    if mode_of(eqn) != "FILL_OR_DROP":
+    if mode_of(eqn) == "CLIP":  # of promises that do not hold XLA drops what lies outside, too
         inside = at.builder.full(out, True, "bool")
     kind = SCATTERS[name]
     return [tuple(at.builder.put(x, index, u, inside, kind) for x, u in zip(words, updates, strict=True))]

@@ -36,7 +36,8 @@ MOST_PLACES = 128
 def written(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
     """A function of an equation's inputs, written in its place."""
     shapes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in eqn.invars]
-    closed = jax.make_jaxpr(function)(*shapes)
+    with jax.numpy_rank_promotion("allow"):  # whatever the author's own code may
+        closed = jax.make_jaxpr(function)(*shapes)
     return at.inline(closed.jaxpr, closed.consts, inputs)
 
 

@@ -273,7 +273,7 @@ def _view(at: Folder, b: Builder, op: Op) -> Value | None:
     if not x.shape and not op.out.shape:
         return x
     maker = at.makers.get(x)
-    if maker is None:
+    if maker is None or not op.out.size:  # of nothing, nobody reads where it would lie
         return None
     if maker.name == "stack" and not op.out.shape:
         return maker.inputs[op.attrs["offset"]]
@@ -284,10 +284,10 @@ def _view(at: Folder, b: Builder, op: Op) -> Value | None:
         return b.view(maker.inputs[0], op.out.shape, start, strides)
     if maker.name == "view" and not maker.inputs[0].shape:
         return b.view(maker.inputs[0], op.out.shape, 0, (0,) * len(op.out.shape))
-    if maker.name == "view" and op.out.size:
+    if maker.name == "view":
         form = affine_form(places_of(maker).reshape(-1)[places_of(op)])
         return None if form is None else b.view(maker.inputs[0], op.out.shape, *form)
-    if maker.name == "concat" and op.out.size:
+    if maker.name == "concat":
         return view_of_part(b, op, maker)
     return None
 

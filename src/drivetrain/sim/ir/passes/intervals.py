@@ -39,20 +39,24 @@ def interval_of(op: Op, of: Of, makers: Mapping[Value, Op]) -> Interval | None:
 
 
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+MOST_NESTED = 6
+"""Conditions inside each other that are looked through: where each is part of several others, these are many."""
 
 
-def refined(value: Value, condition: Value, holds: bool, of: Of, makers: Mapping[Value, Op]) -> Interval:
+def refined(
+    value: Value, condition: Value, holds: bool, of: Of, makers: Mapping[Value, Op], left: int = MOST_NESTED
+) -> Interval:
     """The interval of a value where a condition is known to hold, or not to.
 
     So JAX wraps negative positions around, `select(x < 0, x + n, x)`, and corrects remainders of negative numbers.
     """
     test = makers.get(condition)
-    if test is None or test.inputs == () or test.inputs[-1].dtype == "float32":
+    if test is None or test.inputs == () or test.inputs[-1].dtype == "float32" or not left:
         return of(value)
     if test.name == "not":
-        return refined(value, test.inputs[0], not holds, of, makers)
+        return refined(value, test.inputs[0], not holds, of, makers, left - 1)
     if test.name in ("and", "or") and test.out.dtype == "bool":
-        both = [refined(value, part, holds, of, makers) for part in test.inputs]
+        both = [refined(value, part, holds, of, makers, left - 1) for part in test.inputs]
         return overlap(*both) if (test.name == "and") == holds else union(*both)
     if test.name not in OPPOSITE:
         return of(value)

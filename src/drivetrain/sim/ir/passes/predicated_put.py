@@ -51,9 +51,14 @@ def puts_down_to(makers: dict[Value, Op], users: dict[Value, list[Op | None]], t
 
 
 def puts_below(makers: dict[Value, Op], users: dict[Value, list[Op | None]], top: Value) -> list[Op]:
-    """All the puts, first to last, that make `top` of what is no such put; each is needed by nobody else."""
+    """All the puts, first to last, that make `top` of what is no such put; each is needed by nobody else.
+
+    The next one needs it for nothing but its elements: not for what it puts, or where, too.
+    """
     chain: list[Op] = []
     while (op := makers.get(top)) is not None and op.name == "put" and len(users[top]) == 1:
+        if chain and top in chain[-1].inputs[1:]:
+            break
         chain.append(op)
         top = op.inputs[0]
     return chain[::-1]
