@@ -191,9 +191,10 @@ def test_help_ends_lines_where_they_are_full_and_not_where_those_of_the_source_e
     assert lines[first + 2] == "The second one. (default: 2)"
 
 
-def test_help_says_that_folders_are_required_where_there_may_be_several(capsys):
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_help_says_that_folders_are_required_where_there_may_be_several(capsys, command):
     with pytest.raises(SystemExit):
-        main(["plot", "--help"])
+        main([command, "--help"])
     shown = capsys.readouterr().out
     assert "(required)" in shown
     assert "(default: )" not in shown

@@ -175,6 +175,15 @@ def test_words_name_what_dominates_and_what_to_do():
     assert in_words(Profile(trace_of([]))) == ["Nothing was recorded."]
 
 
+def test_waiting_in_no_operation_is_told_apart_and_what_dominates_is_what_is_done():
+    sites = (Site("sleep", time_class="wait"), Site("step", operation="simulation", time_class="python"))
+    pieces = [(0, 700, 0), (700, 900, 1)]
+    events = [one for begin, end, site in pieces for one in ((begin, BEGIN, site), (end, END, site))]
+    words = in_words(Profile(trace_of([thread_of(events)], 0, 1000, sites)))
+    assert words[0].startswith("Beside waiting in no operation, most of the time is simulation: 22% of the 900 ns")
+    assert "78% is waiting: for other processes, or for a device." in words
+
+
 @pytest.mark.parametrize(("site", "is_said"), [(0, True), (2, False)])  # of brute.SITES: inference, native code
 def test_where_no_operation_is_entered_nothing_is_said_to_be_before_the_first(site, is_said):
     trace = trace_of([thread_of([(0, STEP, 0), (600, BEGIN, site), (900, END, site)])])

@@ -4,7 +4,6 @@ Worker.ask(request) -> one line of JSON -> peers/entry.py -> one line of JSON ->
 """
 
 import json
-import select
 import socket
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 from drivetrain.bench.process import Rival, kill, last_words, launch
 from drivetrain.core.errors import RunError
+from drivetrain.core.readable import readable
 
 
 @dataclass
@@ -63,8 +63,7 @@ class Worker:
         """
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self.received:
-            readable, _, _ = select.select([self.connection], [], [], max(0.0, deadline - time.monotonic()))
-            if not readable:
+            if not readable([self.connection.fileno()], max(0.0, deadline - time.monotonic())):
                 self.end()
                 raise RunError(f"{self.rival.name} took longer than {timeout_s:.0f} s")
             try:

@@ -23,7 +23,9 @@ from drivetrain.scope.trace.folder import is_part
 class _Flags:
     """Show where the time of a recorded session went, raw and corrected for what recording cost."""
 
-    folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...")]
+    folders: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="DIR...", help_behavior_hint="(required)")
+    ]
     """The folder of the session, or of a training run; of several sessions, to see them side by side. A trace that
     torch.profiler exported may stand in place of a session."""
     html: Path | None = None

@@ -127,6 +127,17 @@ def edit_manifest(run_dir, **changes):
 
 @pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
+def test_an_evaluation_that_was_due_and_not_told_is_played_when_the_run_goes_on(tmp_path, num_actors):
+    settings = {**SMALL, "eval_interval_steps": 300, "total_steps": 400, "num_actors": 0}
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **settings)
+    rows = [json.dumps(row) for row in rows_of(tmp_path / "run") if "eval_return" not in row]
+    (tmp_path / "run" / "metrics.jsonl").write_text("\n".join([*rows, ""]))
+    resume(tmp_path / "run", total_steps=4_000, num_actors=num_actors)
+    assert 400 <= evaluations_of(tmp_path / "run")[0]["num_steps"] < 600, "before the next one is due"
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num_actors):
     run_dir = tmp_path / "run"
     train("dqn", "CartPole-v1", total_steps=400, num_actors=num_actors, run_dir=str(run_dir), **SMALL)

@@ -98,14 +98,17 @@ def in_words(profile: Profile) -> list[str]:
     if not busy:
         return ["Nothing was recorded."]
     by_operation: dict[tuple[bool, str], int] = defaultdict(int)  # what is known of first
-    waiting = 0
+    waiting = aside = 0  # where that is in no operation, something else holds it up
     muted = sum(share.raw_ns for share in found if is_of(UNRECORDED, share))
     for share in found:
-        by_operation[not is_of(UNRECORDED, share), share.operation] += share.raw_ns
-        waiting += share.raw_ns if share.time_class in RESTING else 0
+        rested = share.raw_ns if share.time_class in RESTING else 0
+        rested_aside = rested if share.operation == "other" else 0
+        by_operation[not is_of(UNRECORDED, share), share.operation] += share.raw_ns - rested_aside
+        waiting, aside = waiting + rested, aside + rested_aside
     (_, first), ns = max(by_operation.items(), key=lambda item: (item[0][0], item[1]))
     name = "time outside known operations" if first == "other" else first
-    text = [f"Most of the time is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
+    most = "Most of the time" if ns >= aside else "Beside waiting in no operation, most of the time"
+    text = [f"{most} is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
     is_session = bool(profile.trace.about)  # not a trace of torch.profiler alone, which begins anywhere
     advice = _ADVICE if is_session else {**_ADVICE, "other": _ADVICE_ALONE}
     text.append(advice.get(first, f"Look into {first} first: nothing else can save as much."))

@@ -31,7 +31,7 @@ from drivetrain.train.processes.topology import Assignment, Memory, Role
 from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
-from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
+from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row, last_evaluation
 from drivetrain.train.telemetry.progress import Display
 from drivetrain.train.telemetry.recording import METRICS, STARTING, WAITING
 
@@ -77,7 +77,9 @@ class Supervisor:
         self._restarts: dict[tuple[Role, int], int] = {}
         self._made: dict[tuple[Role, int], object] = {}  # at its last death, see `_progress`
         self._vain_deaths: dict[tuple[Role, int], int] = {}  # one after the other, with nothing made in between
-        self._evaluated: tuple[int, int] | None = None  # steps and updates at the last evaluation
+        told = self._run_dir / "metrics.jsonl"
+        # Steps and updates at the last evaluation.
+        self._evaluated = None if job.resume_at is None else last_evaluation(told, job.resume_at)
         self._watch_clock = WatchClock()
         self._signum = 0
         self._is_beginning = False  # another process, which may take as long as its imports do

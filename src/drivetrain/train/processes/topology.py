@@ -66,7 +66,7 @@ class Assignment:
     moments: SegmentHandle | None
     """What actors have seen, for normalisation; None where nothing is normalised."""
     evaluated: tuple[int, int] | None
-    """Steps and updates at the last evaluation here, of an evaluator that is started again; else None."""
+    """Steps and updates at the last evaluation of the run, for the evaluator; None: there was none."""
     recording: Path | None
     """Where it notes what it spends its time on; None: nowhere."""
 

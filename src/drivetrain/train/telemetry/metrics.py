@@ -146,6 +146,17 @@ def cut_rows(path: Path, num_steps: int) -> list[Row]:
     return rows
 
 
+def last_evaluation(path: Path, num_steps: int) -> tuple[int, int] | None:
+    """Steps and updates of the last evaluation in a metrics.jsonl, up to so many steps; None: there is none.
+
+    Raises:
+        FileFormatError: The file is damaged.
+    """
+    rows = read_rows(path) if path.exists() else []
+    evaluated = [at for row in rows if row["num_steps"] <= num_steps and (at := _evaluated_at(row)) is not None]
+    return (int(evaluated[-1][0]), int(evaluated[-1][1])) if evaluated else None
+
+
 def _evaluated_at(row: Row) -> tuple[float, float] | None:
     """Steps and updates of an evaluation; None of other rows."""
     return (row["num_steps"], row.get("num_updates", 0)) if "eval_return" in row else None

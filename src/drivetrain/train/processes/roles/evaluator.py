@@ -29,7 +29,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
             beat=beat,
             rest=rest,
         )
-    num_steps, evaluated = assignment.evaluated or (assignment.origin.num_steps, -1)
+    num_steps, evaluated = assignment.evaluated or (0, -1)
     if not has_best_policy(assignment.run_dir):  # what a predecessor had no room for went with it
         evaluated = -1
     next_steps = next_evaluation(config, num_steps)
