@@ -21,6 +21,9 @@ class OfBytes:
     def __fspath__(self):
         return b"run"
 
+    def __repr__(self):
+        return "OfBytes()"
+
 
 @pytest.mark.parametrize("value", [None, 3, b"run", OfBytes(), "", "a\0b"], ids=repr)
 def test_what_is_no_path_is_refused_by_the_name_of_the_argument(value):
