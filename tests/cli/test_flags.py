@@ -213,4 +213,4 @@ def test_what_may_be_left_out_is_shown_without_braces_and_can_be_said(capsys, mo
 def test_flags_of_training_are_told_in_lines_as_wide_as_the_terminal(capsys, monkeypatch):
     lines = help_of(RunConfig, capsys, monkeypatch)
     (told,) = (line for line in lines if "Actor processes; 0 runs everything in one process" in line)
-    assert "one for each core that the learner leaves" in told
+    assert "one for each core that the learners leave" in told

@@ -36,7 +36,7 @@ class _Flags:
     """Write the breakdown to this file, one line per row."""
     perfetto: Path | None = None
     """Write all events to this file, for ui.perfetto.dev."""
-    kineto: tuple[Path, ...] = ()
+    kineto: Annotated[tuple[Path, ...], tyro.conf.arg(help_behavior_hint="(default: none)")] = ()
     """Traces that torch.profiler exported (JSON, gzipped or not) while the session recorded, for what GPUs did; one per
     process."""
     pack: bool = False
