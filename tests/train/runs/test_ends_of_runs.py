@@ -139,13 +139,19 @@ def test_a_run_all_of_whose_processes_are_told_to_end_at_once_as_by_a_scheduler_
     assert load_checkpoint(run.run_dir)[1]["num_steps"] >= rows_of(run.run_dir)[-1]["num_steps"] > 200
 
 
-def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
+def draining_with_a_stopped_learner(start):
+    """A run after one Ctrl-C, and its learner, which does nothing any more."""
     run = start(*ENDLESS)
     run.wait_until_learning()
     (learner,) = run.children("learner")
     os.kill(learner, signal.SIGSTOP)
     run.process.send_signal(signal.SIGINT)
     time.sleep(0.5)
+    return run, learner
+
+
+def test_a_second_interrupt_ends_a_run_at_once_even_if_nobody_drains(start):
+    run, _ = draining_with_a_stopped_learner(start)
     assert run.process.poll() is None
     run.process.send_signal(signal.SIGINT)
     started = time.monotonic()
@@ -168,12 +174,7 @@ def test_a_second_interrupt_ends_a_run_whose_processes_take_for_ever_to_begin(st
 
 
 def test_a_learner_that_dies_before_it_has_saved_is_told(start):
-    run = start(*ENDLESS)
-    run.wait_until_learning()
-    (learner,) = run.children("learner")
-    os.kill(learner, signal.SIGSTOP)
-    run.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    run, learner = draining_with_a_stopped_learner(start)
     os.kill(learner, signal.SIGKILL)
     code, _, err = run.end()
     assert code == 130
