@@ -10,6 +10,7 @@ import pytest
 
 from drivetrain.train.processes import supervisor
 from drivetrain.train.processes.launch import work_of
+from live_processes import wait_until_dead
 
 
 @dataclass
@@ -81,6 +82,7 @@ answer = struct.pack("<IIIIHHIIHHI7I", 7, 31, 2**16, 0, 12, 9, 2**16, 1, 16, 0, 
 os.write(fd, struct.pack("<IiQ", 16 + len(answer), 0, unique) + answer)
 asking = os.fork()
 if asking == 0:
+    os.close(fd)  # the last one to close it is the server: with that all who wait are told, and go
     os.stat(folder + "/x")
 os.read(fd, 2**20)
 print(asking, flush=True)
@@ -104,3 +106,6 @@ def test_a_process_that_waits_for_a_file_system_in_user_space_waits_for_a_disk(t
             assert work_of(int(said))[1]
         finally:
             process.stdin.close()
+            process.wait()
+            if said:
+                wait_until_dead([said])
