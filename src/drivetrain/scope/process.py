@@ -8,12 +8,14 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from drivetrain.core._native import process_start_time
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
+from drivetrain.scope.format import BOOT
 from drivetrain.scope.notes import leave_note
 from drivetrain.scope.sites import table
 
@@ -153,6 +155,12 @@ def boot_id() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
+
+
+def is_here(session: Mapping[str, Any]) -> bool:
+    """Whether a session, by what it says of itself, has the clock of this machine, as far as both are known."""
+    own, here = session.get(BOOT), boot_id()
+    return not own or not here or own == here
 
 
 def write_json(file: Path, data: dict[str, Any]) -> None:

@@ -20,8 +20,8 @@ from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.notes import GPU_REFUSED, leave_note
-from drivetrain.scope.process import leave
-from drivetrain.scope.session import CALIBRATE_EVERY, create, end, has_ended, is_of_this_machine, join
+from drivetrain.scope.process import is_here, leave
+from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, read_about
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
 _STARTUP = Path(__file__).parent / "startup"
@@ -112,9 +112,10 @@ def attach(folder: str) -> None:
         OSError: The folder cannot be written; nothing is recorded.
     """
     path = Path(folder)
-    if has_ended(path):  # what the program has left running starts others
+    session = read_about(path)
+    if "end_ns" in session:  # what the program has left running starts others
         return
-    if not is_of_this_machine(path):  # as with schedulers that pass on the environment
+    if not is_here(session):  # as with schedulers that pass on the environment
         raise InvalidInput(
             "it runs on another machine, whose clock is not the session's; run `drivetrain profile` there"
         )

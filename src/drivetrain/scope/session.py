@@ -136,19 +136,12 @@ def _is_whole(number: object) -> bool:
 
 def end(path: Path, **more: Any) -> None:
     """Note that the session is over, and what else is known of its end."""
-    file = path / "session.json"
-    write_json(file, {**json.loads(file.read_text()), "end_ns": time.monotonic_ns(), **more})
+    write_json(path / "session.json", {**read_about(path), "end_ns": time.monotonic_ns(), **more})
 
 
-def has_ended(path: Path) -> bool:
-    """Whether that was noted of a session."""
-    return "end_ns" in json.loads((path / "session.json").read_text())
-
-
-def is_of_this_machine(path: Path) -> bool:
-    """Whether the clock of a session is the one here, as far as both are known."""
-    own, here = json.loads((path / "session.json").read_text()).get(BOOT), boot_id()
-    return not own or not here or own == here
+def read_about(path: Path) -> dict[str, Any]:
+    """What a session says of itself; `end_ns` once it is over."""
+    return json.loads((path / "session.json").read_text())
 
 
 def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
@@ -158,7 +151,7 @@ def join(path: Path, limit_nbytes: int = LIMIT_NBYTES) -> None:
         InvalidInput: It records already.
         OSError: The folder cannot be written; nothing is recorded.
     """
-    calibrate_every = json.loads((path / "session.json").read_text())["calibrate_every"]
+    calibrate_every = read_about(path)["calibrate_every"]
     table.number(CALIBRATION)
     if calibrate_every:
         table.number(UNRECORDED)

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from drivetrain.scope.format import BOOT
-from drivetrain.scope.process import boot_id
+from drivetrain.scope.process import is_here
 from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION
 from drivetrain.scope.states import State
 from drivetrain.scope.trace import totals as trace
@@ -110,8 +109,7 @@ class Totals:
         """What was not captured, and why, in sentences."""
         notes: list[str] = []
         for number, (about, threads) in enumerate(self.sessions, 1):
-            is_here = about.get(BOOT, "") in ("", boot_id())
-            if "end_ns" not in about and not is_here:
+            if "end_ns" not in about and not is_here(about):
                 notes.append(
                     f"Session {number} goes on on another machine, or was killed: what came after the last event of a "
                     "process is missing."
