@@ -57,10 +57,8 @@ class MetricsFile:
         self._path = run_dir / "metrics.jsonl"
         self._complain = complain
         self._failing: set[str] = set()
-        self._evaluated: tuple[float, float] | None = None  # steps and updates of the last evaluation
         kept = None if resume_at is None else cut_rows(self._path, resume_at)
-        for row in kept or []:
-            self._evaluated = _evaluated_at(row) or self._evaluated
+        self._evaluated = _last_evaluated(kept or [])
         # First: it may refuse. Late, in all: children load their frameworks meanwhile.
         self._sinks: list[Sink] = [WeightsAndBiases(config, run_dir)] if config.run.wandb else []
         self._file = self._path.open("ab", buffering=0)
@@ -85,7 +83,7 @@ class MetricsFile:
     @property
     def evaluated_steps(self) -> int:
         """The environment steps at the last evaluation that was told, in this session or before; 0: there was none."""
-        return 0 if self._evaluated is None else int(self._evaluated[0])
+        return 0 if self._evaluated is None else self._evaluated[0]
 
     def _at_its_path(self) -> IO[bytes]:
         """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
@@ -141,7 +139,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def cut_rows(path: Path, num_steps: int) -> list[Row]:
     """Remove the rows of later steps than this; the others."""
-    rows = [row for row in (read_rows(path) if path.exists() else []) if row["num_steps"] <= num_steps]
+    rows = _rows_until(path, num_steps)
     save_text(path, "".join(json.dumps(row) + "\n" for row in rows))
     return rows
 
@@ -152,14 +150,20 @@ def last_evaluation(path: Path, num_steps: int) -> tuple[int, int] | None:
     Raises:
         FileFormatError: The file is damaged.
     """
-    rows = read_rows(path) if path.exists() else []
-    evaluated = [at for row in rows if row["num_steps"] <= num_steps and (at := _evaluated_at(row)) is not None]
-    return (int(evaluated[-1][0]), int(evaluated[-1][1])) if evaluated else None
+    return _last_evaluated(_rows_until(path, num_steps))
 
 
-def _evaluated_at(row: Row) -> tuple[float, float] | None:
+def _rows_until(path: Path, num_steps: int) -> list[Row]:
+    return [row for row in (read_rows(path) if path.exists() else []) if row["num_steps"] <= num_steps]
+
+
+def _last_evaluated(rows: Sequence[Row]) -> tuple[int, int] | None:
+    return next(filter(None, map(_evaluated_at, reversed(rows))), None)
+
+
+def _evaluated_at(row: Row) -> tuple[int, int] | None:
     """Steps and updates of an evaluation; None of other rows."""
-    return (row["num_steps"], row.get("num_updates", 0)) if "eval_return" in row else None
+    return (int(row["num_steps"]), int(row.get("num_updates", 0))) if "eval_return" in row else None
 
 
 class Meter:
