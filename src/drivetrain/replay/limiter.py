@@ -160,8 +160,7 @@ class Limiter:
         """
         self._closed.set()
         if self._held is not None:
-            for side in Side:
-                self._held.wake(side)
+            self._held.wake_all()
         self._held = None
         self._segment.close()
 
@@ -261,7 +260,9 @@ class Participation:
 
     @contextlib.contextmanager
     def turn(self, amount: int = 1, *, timeout_s: float | None = None) -> Generator[None, None, None]:
-        """`acquire`, then the block, then `commit`; an exception in the block gives the grant back."""
+        """`acquire`, then the block, then `commit`. An exception in the block gives the grant back; one behind it does
+        not, as of Ctrl-C: what is done counts.
+        """
         before = self._tally.unfinished(self._side, self._own_index())
         try:
             self.acquire(amount, timeout_s=timeout_s)
@@ -270,7 +271,12 @@ class Participation:
             with contextlib.suppress(Closed, InvalidInput):  # it was closed meanwhile, or this is a forked child
                 self._tally.give_back(self._side, self._own_index(), but=before)
             raise
-        self.commit(amount)
+        try:
+            self.commit(amount)
+        except BaseException:  # Ctrl-C: what the block has done counts
+            with contextlib.suppress(Closed, InvalidInput):
+                self._tally.finish(self._side, self._own_index(), but=before)
+            raise
 
     def close(self) -> None:
         """End the participation, and its wait in another thread; what was granted and not committed goes to others.
