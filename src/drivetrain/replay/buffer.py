@@ -40,7 +40,7 @@ from drivetrain.replay.sequences import Sequences
 from drivetrain.replay.settings import ALPHA_MEANING, InitialPriority, Settings
 from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
-from drivetrain.replay.writer import Writer, add_in_turn
+from drivetrain.replay.writer import Writer
 
 _KIND = "replay"
 _MUCH_NBYTES = 2**28  # filling them takes far longer than asking how much memory there is
@@ -313,9 +313,8 @@ class Replay:
             seed=seed,
         )
         num_envs = _num_envs(num_envs)
-        as_they_are = self._native_writer(num_envs, check_obs=True)
-        add_relabelled = functools.partial(add_in_turn, self._native_writer(how.num_goals, check_obs=True))
-        return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, add_relabelled, how)
+        as_they_are, relabelled = (self._native_writer(num, check_obs=True) for num in (num_envs, how.num_goals))
+        return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, relabelled, how)
 
     @property
     def _inputs(self) -> tuple[Field, ...]:
