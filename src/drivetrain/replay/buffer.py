@@ -359,8 +359,8 @@ class Replay:
                 variance), beginning with any of them; "iid" draws each row independently.
             num_batches: Draw U batches in one call; the leading axes are then `[U, B]`.
             out: A Sample of this replay and these sizes to write into and return.
-            num_threads: Threads that copy the rows of a large sample (a MiB and more), this one included;
-                the same sample comes out. Worth it where cores have nothing else to do.
+            num_threads: Threads that copy the rows of a large sample (a MiB and more in 1,024 rows), this one
+                included; the same sample comes out. Worth it where cores have nothing else to do.
             join_stacks: With `frame_stack` > `num_step`, write the frames that obs and next_obs share once: both
                 are then read-only views of one array, see `joined_frames`. Their values are the same as without;
                 and so is their memory, two arrays, where a row of the sample has no such next_obs (a window cut
