@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -160,6 +161,15 @@ def test_a_server_that_cannot_import_says_where_the_reason_is(serving, tmp_path)
     with pytest.raises(RunError, match=r"the process that begins the others ended with exit code 1 \(log: .*log\)"):
         begin(server, tmp_path, "pass")
     assert "no_such_module" in (tmp_path / "log").read_text()
+
+
+def test_what_cannot_be_told_leaves_nothing_open(serving, tmp_path):
+    server = serving()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        begin(server, tmp_path, lambda: None)
+    assert os.listdir("/proc/self/fd") == before
+    assert begin(server, tmp_path, "sys.exit(4)").wait(60) == 4
 
 
 def test_a_system_without_room_for_a_process_says_so_and_the_server_goes_on(serving, tmp_path):

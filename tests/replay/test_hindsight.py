@@ -4,60 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
+from goal_steps import SPEC, WANTED, goal, reward_of, rows_of, step_of
 
 from drivetrain.core.errors import Closed, InvalidInput, SegmentError
 from drivetrain.replay import Replay
 from drivetrain.replay.testing import check_consistent
-
-SPEC = {
-    "obs": {"observation": ((), "int64"), "achieved_goal": ((2,), "float32"), "desired_goal": ((2,), "float32")},
-    "action": ((), "int64"),
-}
-WANTED = np.float32(-1.0)  # what nobody ever reaches
-
-
-def reward_of(achieved, desired):
-    return -np.abs(achieved - desired).sum(axis=-1)
-
-
-def goal(env, step):
-    """What an environment has reached before a step."""
-    return np.stack([env * 1000.0 + step, step * 2.0], axis=-1).astype(np.float32)
-
-
-def step_of(envs, steps, *, terminated=False, truncated=False):
-    """A step of some environments; `steps` counts through an environment's whole life."""
-    envs, steps = np.asarray(envs), np.asarray(steps)
-    wanted = np.full((len(envs), 2), WANTED)
-    return {
-        "obs": {"observation": envs * 1000 + steps, "achieved_goal": goal(envs, steps), "desired_goal": wanted},
-        "next_obs": {
-            "observation": envs * 1000 + steps + 1,
-            "achieved_goal": goal(envs, steps + 1),
-            "desired_goal": wanted,
-        },
-        "action": envs + steps,
-        "reward": reward_of(goal(envs, steps + 1), wanted),
-        "terminated": np.broadcast_to(terminated, envs.shape).copy(),
-        "truncated": np.broadcast_to(truncated, envs.shape).copy(),
-    }
-
-
-def rows_of(replay):
-    """(env, step, achieved, wanted, next wanted, reward, terminated, truncated, discount) of each row, oldest first."""
-    data = replay.read(replay.all_keys()).data
-    columns = [
-        data["obs"]["observation"] // 1000,
-        data["obs"]["observation"] % 1000,
-        data["next_obs"]["achieved_goal"],
-        data["obs"]["desired_goal"],
-        data["next_obs"]["desired_goal"],
-        data["reward"],
-        data["terminated"],
-        data["truncated"],
-        data["discount"],
-    ]
-    return list(zip(*columns, strict=True))
 
 
 @pytest.mark.parametrize(("strategy", "num_goals"), [("future", 4), ("episode", 3), ("final", 1), ("future", 1)])
@@ -291,9 +242,58 @@ def test_environments_that_no_episode_is_open_of_keep_no_steps_of_others():
             for step in range(120):
                 ends = np.array([step % 50 == 49, False])
                 writer.add_some(np.array([True, False]), **step_of([0, 1], [step, 0], truncated=ends))
-            held = {id(arrays) for episode in writer._open for arrays in episode}
-            assert len(held) == 120 % 50 + waiting
+            nbytes = writer._step.nbytes // 2
+            assert [len(b"".join(steps)) for steps in writer._open] == [120 % 50 * nbytes, waiting * nbytes]
             writer.drop_windows(np.array([True, False]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"share_next_obs": True}])
+def test_a_relabelling_that_ctrl_c_ends_leaves_no_row_of_two_episodes(settings):
+    class Interrupted:
+        def __init__(self, native):
+            self.native, self.num_left = native, 3
+            self.drop_windows = native.drop_windows
+
+        def add(self, step):
+            self.num_left -= 1
+            if self.num_left < 0:
+                raise KeyboardInterrupt
+            return self.native.add(step)
+
+    with Replay(1000, SPEC, num_step=3, **settings) as replay:
+        writer = replay.hindsight_writer(reward=reward_of, strategy="final")
+        ours, writer._relabelled = writer._relabelled, Interrupted(writer._relabelled)
+        for step in range(4):
+            writer.add(**step_of([0], [step]))
+        with pytest.raises(KeyboardInterrupt):
+            writer.add(**step_of([0], [4], truncated=True))
+        writer._relabelled = ours
+        for step in range(5, 8):
+            writer.add(**step_of([0], [step], truncated=step == 7))
+        rows = [row for row in rows_of(replay) if row[3][0] != WANTED]
+        assert [(int(step), int(wanted[1]) // 2 - 1) for _, step, _, wanted, *_ in rows] == [
+            (0, 4),
+            (5, 7),
+            (6, 7),
+            (7, 7),
+        ]
+        check_consistent(replay)
+
+
+def test_a_step_that_ctrl_c_kept_from_being_held_is_in_the_midst_of_no_episode(monkeypatch):
+    with Replay(100, SPEC, num_step=3) as replay:
+        writer = replay.hindsight_writer(reward=reward_of, strategy="final")
+        writer.add(**step_of([0], [0]))
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(writer, "_hold", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.add(**step_of([0], [1]))
+        monkeypatch.undo()
+        writer.add(**step_of([0], [2], truncated=True))
+        assert [int(step) for _, step, _, wanted, *_ in rows_of(replay) if wanted[0] != WANTED] == [2]
 
 
 def test_rewards_may_depend_on_the_steps_themselves():

@@ -1,6 +1,7 @@
 """Grants of the rate limiter, by the participation that holds them: errors, interrupts, garbage, forks."""
 
 import gc
+import sys
 import time
 from fractions import Fraction
 
@@ -82,6 +83,75 @@ def test_ctrl_c_in_a_wait_of_a_participation_that_was_closed_takes_nothing_from_
             producer.acquire(2)
         assert limiter.counts().granted == 3
         others[0].commit(3)
+
+
+class Interrupt:
+    """Raises at the n-th call or return that Python makes from here on, as a signal's handler may."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def __call__(self, *_):
+        self.left -= 1
+        if self.left == 0:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_anywhere_behind_the_block_of_a_turn_leaves_nothing_granted_and_not_done():
+    with make(updates_per_insert=0) as limiter, limiter.producer() as producer:
+        ends, counts = [], limiter.counts()
+        while "undisturbed" not in ends:
+            before = counts
+            try:
+                with producer.turn(2):
+                    sys.setprofile(Interrupt(len(ends) + 1))
+                sys.setprofile(None)
+                ends.append("undisturbed")
+            except KeyboardInterrupt:
+                ends.append("interrupted")
+            counts = limiter.counts()
+            assert counts.granted == counts.committed
+            if ends[-1] == "interrupted" and counts.committed > before.committed:
+                ends[-1] = "done all the same"
+        assert ends.count("done all the same") > 10
+
+
+def test_ctrl_c_ends_a_wait_for_the_lock_that_a_stopped_process_keeps_and_what_is_done_counts():
+    run_script("""
+import signal
+from children import *
+from drivetrain.replay.limiter import Limiter
+limiter = Limiter(1, tolerance=8)
+producer, interrupts = limiter.producer(), []
+def hold_and_stop():
+    with limiter._tally._mutex:
+        os.kill(os.getpid(), signal.SIGSTOP)
+def interrupt(*_):
+    interrupts.append(limiter.counts())
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+try:
+    with producer.turn(2):
+        pid = forked(hold_and_stop)
+        assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+        signal.setitimer(signal.ITIMER_REAL, 0.3, 20)
+except KeyboardInterrupt:
+    assert interrupts == [(2, 0, 0, 0)]
+assert limiter.counts() == (2, 2, 0, 0)
+signal.setitimer(signal.ITIMER_REAL, 0.3, 20)
+try:
+    producer.acquire()
+except KeyboardInterrupt:
+    assert len(interrupts) == 2
+assert limiter.counts() == (2, 2, 0, 0)
+signal.setitimer(signal.ITIMER_REAL, 0)
+os.kill(pid, signal.SIGCONT)
+assert wait_for(pid) == 0
+with producer.turn(3, timeout_s=60):
+    pass
+assert limiter.counts() == (5, 5, 0, 0)
+""")
 
 
 def test_a_participation_that_nobody_holds_any_more_is_ended():

@@ -1,6 +1,7 @@
 """What is done with a replay that it is not made for is told in a sentence with the remedy."""
 
 import copy
+import enum
 import pickle
 
 import numpy as np
@@ -24,6 +25,28 @@ def test_what_numpy_cannot_read_is_told_with_the_reason():
         replay.update_priorities(first_keys(2), Unreadable())
     with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
         replay.priorities(Unreadable())
+
+
+class Name(str, enum.Enum):  # noqa: UP042 - whose str() is not its text, as a StrEnum's is
+    IID = "iid"
+    BUFFER = "buffer"
+    GIVEN = "given"
+    SPEED = "speed"
+
+
+def test_members_of_enumerations_that_are_texts_are_as_good_as_texts(tmp_path):
+    """As modes and settings, and as keys of observations."""
+    spec = {"obs": {Name.SPEED: ((), "float32"), "place": [((2,), "float32")]}}
+    replay = Replay(8, spec, weights_by=Name.BUFFER, initial_priority=Name.GIVEN)
+    one = np.ones(1, np.float32)
+    obs = {Name.SPEED: one, "place": [np.ones((1, 2), np.float32)]}
+    no = np.zeros(1, bool)
+    replay.writer().add(obs=obs, next_obs=obs, reward=one, terminated=no, truncated=no, priority=one)
+    assert replay.sample(1, mode=Name.IID).data["obs"][Name.SPEED] == 1
+    replay.save(tmp_path / "replay")
+    loaded = Replay.load(tmp_path / "replay")
+    assert (loaded._settings.weights_by, loaded._settings.initial_priority) == ("buffer", "given")
+    assert loaded.sample(1).data["obs"]["speed"] == 1
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])

@@ -1,8 +1,10 @@
 """Prefetching: the same samples, drawn ahead and no further; errors arrive; the thread always ends."""
 
 import gc
+import sys
 import threading
 import time
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -58,6 +60,23 @@ def test_never_more_than_depth_samples_are_ahead(depth):
             time.sleep(0.02)
             assert num_drawn() == taken + depth
             next(samples)
+
+
+def interrupt_what_was_taken(_, event, function):
+    if event == "c_return" and isinstance(function.__self__, SimpleQueue) and function.__name__ == "get":
+        sys.setprofile(None)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_samples_that_are_lost_to_ctrl_c_are_followed_by_others(depth):
+    with filled_replay(100).prefetch(8, depth=depth) as samples:
+        for _ in range(2 * depth + 1):
+            sys.setprofile(interrupt_what_was_taken)
+            with pytest.raises(KeyboardInterrupt):
+                next(samples)
+        assert next(samples).keys.shape == (8,)
 
 
 def test_too_few_rows_are_waited_for():

@@ -133,11 +133,12 @@ class ForkServer:
         Raises:
             RunError: The server is gone, or the system lets it begin no more processes.
         """
+        words = pickle.dumps(told)
         self._process.send_signal(signal.SIGCONT)
         status, theirs = os.pipe()
         try:
             with os.fdopen(os.memfd_create("told"), "w+b") as stdin:
-                stdin.write(pickle.dumps(told))
+                stdin.write(words)
                 stdin.seek(0)
                 fds = [theirs, stdin.fileno(), stdout.fileno(), stderr.fileno(), *files]
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -82,7 +82,7 @@ class Segment:
         else:
             require_room(nbytes, scratch_dir, what=f"a {kind} segment")
         try:
-            fd = _file_in_memory(kind) if scratch_dir is None else _file_without_a_name(scratch_dir)
+            fd = os.memfd_create(f"drivetrain-{kind}") if scratch_dir is None else _file_without_a_name(scratch_dir)
             try:
                 os.ftruncate(fd, payload_offset + nbytes)
                 if scratch_dir is not None:  # all of its room now: writing to what has none is a fatal signal
@@ -207,10 +207,6 @@ def require_room(nbytes: int, folder: Path, *, what: str) -> None:
             f"{what} needs {size(nbytes)}, but {size(free)} of the disk of {folder} are free; "
             "choose another folder, or use a smaller capacity or smaller fields"
         )
-
-
-def _file_in_memory(kind: str) -> int:
-    return os.memfd_create(f"drivetrain-{kind}", os.MFD_CLOEXEC)
 
 
 def _file_without_a_name(folder: Path) -> int:

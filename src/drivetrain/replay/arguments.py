@@ -29,11 +29,11 @@ def require_folder(name: str, value: Any) -> Path | None:
 
 
 def require_one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """`value` as one of some names."""
+    """`value` as one of some names; a member of an enumeration that is a str comes back as its text."""
     if not isinstance(value, str) or value not in choices:
         wanted = " or ".join(f'"{choice}"' for choice in choices)
         raise InvalidInput(f"{name}: expected {wanted}, got {value!r}")
-    return value
+    return choices[choices.index(value)]
 
 
 def require_int(name: str, value: Any, *, least: int, most: int | None = None) -> int:

@@ -40,7 +40,7 @@ from drivetrain.replay.sequences import Sequences
 from drivetrain.replay.settings import ALPHA_MEANING, InitialPriority, Settings
 from drivetrain.replay.slab import arrays_in_slab
 from drivetrain.replay.spaces import spec_of
-from drivetrain.replay.writer import Writer, add_in_turn
+from drivetrain.replay.writer import Writer
 
 _KIND = "replay"
 _MUCH_NBYTES = 2**28  # filling them takes far longer than asking how much memory there is
@@ -313,9 +313,8 @@ class Replay:
             seed=seed,
         )
         num_envs = _num_envs(num_envs)
-        as_they_are = self._native_writer(num_envs, check_obs=True)
-        add_relabelled = functools.partial(add_in_turn, self._native_writer(how.num_goals, check_obs=True))
-        return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, add_relabelled, how)
+        as_they_are, relabelled = (self._native_writer(num, check_obs=True) for num in (num_envs, how.num_goals))
+        return HindsightWriter(self._schema, self._inputs, num_envs, as_they_are, relabelled, how)
 
     @property
     def _inputs(self) -> tuple[Field, ...]:
@@ -360,8 +359,8 @@ class Replay:
                 variance), beginning with any of them; "iid" draws each row independently.
             num_batches: Draw U batches in one call; the leading axes are then `[U, B]`.
             out: A Sample of this replay and these sizes to write into and return.
-            num_threads: Threads that copy the rows of a large sample (a MiB and more), this one included;
-                the same sample comes out. Worth it where cores have nothing else to do.
+            num_threads: Threads that copy the rows of a large sample (a MiB and more in 1,024 rows), this one
+                included; the same sample comes out. Worth it where cores have nothing else to do.
             join_stacks: With `frame_stack` > `num_step`, write the frames that obs and next_obs share once: both
                 are then read-only views of one array, see `joined_frames`. Their values are the same as without;
                 and so is their memory, two arrays, where a row of the sample has no such next_obs (a window cut

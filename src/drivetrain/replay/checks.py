@@ -191,7 +191,7 @@ def fitting_draws(batch_size: Any, beta: Any, mode: Any, num_batches: Any) -> tu
     """The arguments of `sample` that say how to draw, as plain Python numbers and strings."""
     batch_size = require_int("batch_size", batch_size, least=1)
     beta = require_fraction("beta", beta, meaning="0: no correction, 1: full correction")
-    mode = str(require_one_of("mode", mode, ("stratified", "iid")))
+    mode = require_one_of("mode", mode, ("stratified", "iid"))
     return batch_size, beta, mode, require_num_batches(num_batches, batch_size)
 
 

@@ -7,7 +7,7 @@ For observations that are replaced for good, as images by what a frozen encoder 
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -128,18 +128,13 @@ def _observations(side: Side, stacks: npt.NDArray[np.uint32]) -> Any:
     frames = np.empty((len(slots), side.schema.frame_stride), np.uint8)
     side.table.export_frames(slots, frames, np.empty(len(slots), np.uint32))
     stacked = frames[which.reshape(stacks.shape)]
-    nested: dict[str, Any] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     for field in side.schema.fields:
-        if field.kind != FRAMES:
-            continue
-        nbytes = field.step_nbytes // side.schema.frame_stack
-        part = np.ascontiguousarray(stacked[:, :, field.offset : field.offset + nbytes])
-        *groups, last = field.name.split("/")
-        inner = nested
-        for group in groups:
-            inner = cast(dict[str, Any], inner.setdefault(group, {}))
-        inner[last] = part.view(field.dtype).reshape(len(stacks), *field.shape)
-    return side.schema.as_declared(nested)["obs"]
+        if field.kind == FRAMES:
+            nbytes = field.step_nbytes // side.schema.frame_stack
+            part = np.ascontiguousarray(stacked[:, :, field.offset : field.offset + nbytes])
+            arrays[field.name] = part.view(field.dtype).reshape(len(stacks), *field.shape)
+    return side.schema.as_declared(side.schema.nested(arrays))["obs"]
 
 
 def _store(side: Side, observations: Any, count: int) -> npt.NDArray[np.uint64]:

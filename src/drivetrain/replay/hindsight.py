@@ -14,12 +14,13 @@ from typing import Any, Literal, NoReturn, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput, SegmentError
+from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native, arguments, checks
 from drivetrain.replay.schema import Field, Schema
-from drivetrain.replay.writer import require_taken
+from drivetrain.replay.writer import add_in_turn, require_taken
 
 _WANTED, _REACHED = "desired_goal", "achieved_goal"
+_OTHER = (f"obs/{_WANTED}", f"next_obs/{_WANTED}")
 
 Strategy = Literal["future", "episode", "final"]
 """Which of an episode's goals a step is given, see `Replay.hindsight_writer`."""
@@ -83,14 +84,15 @@ class HindsightWriter:
         inputs: tuple[Field, ...],
         num_envs: int,
         as_they_are: _native.Writer,
-        add_relabelled: Callable[[Arrays], None],
+        relabelled: _native.Writer,
         relabelling: Relabelling,
     ) -> None:
         self._schema, self._inputs, self._num_envs = schema, inputs, num_envs
-        self._as_they_are, self._add_relabelled, self._relabelling = as_they_are, add_relabelled, relabelling
+        self._as_they_are, self._relabelled, self._relabelling = as_they_are, relabelled, relabelling
         self._rng = np.random.default_rng(relabelling.seed)
-        # Of each environment the steps of its open episode, whose arrays are those of all environments that took part.
-        self._open: list[list[Arrays]] = [[] for _ in range(num_envs)]
+        held = [(field.name, field.dtype, field.shape) for field in inputs if field.name not in _OTHER]
+        self._step = np.zeros(num_envs, held)  # the one that is added
+        self._open: list[list[bytes]] = [[] for _ in range(num_envs)]  # of each environment, the steps of its episode
 
     def add(self, /, **step: Any) -> None:
         """Add one step of every environment, as `Writer.add`.
@@ -128,15 +130,28 @@ class HindsightWriter:
     def _add(self, marks: npt.NDArray[np.bool_], arrays: Arrays) -> None:
         try:
             require_taken(self._as_they_are.add_some(marks, arrays))
-        except SegmentError:  # its windows are gone, as this step is
+            self._hold(marks, arrays)
+        except BaseException:  # its windows are gone, as this step is (SegmentError); or Ctrl-C came
             self._forget(marks)
             raise
-        held = {name: array.copy() for name, array in arrays.items()}
+        ended = marks & (arrays["terminated"] | arrays["truncated"])
+        try:
+            for env in np.flatnonzero(ended).tolist():
+                episode = np.frombuffer(b"".join(self._open[env]), self._step.dtype)
+                add_in_turn(self._relabelled, self._with_other_goals(episode))
+        except BaseException:  # with open windows, which are of that episode
+            self._relabelled.drop_windows(np.ones(self._relabelling.num_goals, np.bool_))
+            raise
+        finally:
+            self._forget(ended)
+
+    def _hold(self, marks: npt.NDArray[np.bool_], arrays: Arrays) -> None:
+        step, nbytes = self._step, self._step.itemsize
+        for name in step.dtype.names or ():
+            step[name] = arrays[name]
+        packed = step.view(np.uint8).data
         for env in np.flatnonzero(marks).tolist():
-            self._open[env].append(held)
-        ended = np.flatnonzero(marks & (arrays["terminated"] | arrays["truncated"]))
-        for episode in [self._end_episode(env) for env in ended.tolist()]:
-            self._add_relabelled(self._with_other_goals(episode))
+            self._open[env].append(bytes(packed[env * nbytes : (env + 1) * nbytes]))
 
     def drop_windows(self, where: npt.NDArray[np.bool_] | None = None) -> None:
         """Forget episodes that are not gone on with, as `Writer.drop_windows`: they get no other goals.
@@ -159,27 +174,21 @@ class HindsightWriter:
             "Replay.attach(handle) there"
         )
 
-    def _end_episode(self, env: int) -> Arrays:
-        """The steps of an environment's episode, [steps, ...], which are held no longer."""
-        own, self._open[env] = self._open[env], []
-        # NumPy would turn foreign byte orders into its own.
-        return {
-            name: np.stack([arrays[name][env] for arrays in own], dtype=first.dtype) for name, first in own[0].items()
-        }
-
-    def _with_other_goals(self, episode: Arrays) -> Arrays:
-        """The same steps with each of their other goals, [steps, goals, ...]."""
+    def _with_other_goals(self, episode: npt.NDArray[Any]) -> Arrays:
+        """The steps of an episode with each of their other goals, [steps, goals, ...]."""
         how = self._relabelling
-        reached, num_goals = episode[f"next_obs/{_REACHED}"], how.num_goals
-        goals = reached[self._goals_of(len(reached))]
-        steps = {name: np.repeat(array[:, None], num_goals, axis=1) for name, array in episode.items()}
-        steps[f"obs/{_WANTED}"] = steps[f"next_obs/{_WANTED}"] = goals
-        num, item = goals.shape[0] * num_goals, goals.shape[2:]
+        reached, num_steps, num_goals = episode[f"next_obs/{_REACHED}"], len(episode), how.num_goals
+        goals = reached[self._goals_of(num_steps)]
+
+        def repeated(field: Field) -> npt.NDArray[Any]:
+            shape = (num_steps, num_goals, *field.shape)
+            return np.array(np.broadcast_to(episode[field.name][:, None], shape), order="C")
+
+        steps = {field.name: goals if field.name in _OTHER else repeated(field) for field in self._inputs}
+        num, item = num_steps * num_goals, goals.shape[2:]
         pairs = _kept(np.repeat(reached, num_goals, axis=0)), _kept(goals.reshape(num, *item))
-        judged = self._schema.nested(
-            {name: _kept(array.reshape(num, *array.shape[2:])) for name, array in steps.items()}
-        )
-        judged = self._schema.as_declared(judged) if self._schema.is_respelled else judged
+        flat = {name: _kept(array.reshape(num, *array.shape[2:])) for name, array in steps.items()}
+        judged = self._schema.as_declared(self._schema.nested(flat))
         reward = _judged("reward", how.reward, pairs, judged).reshape(-1, num_goals)
         if how.terminated is not None:
             ends = _judged("terminated", how.terminated, pairs, judged) != 0

@@ -6,7 +6,7 @@ Memory goes to the index and to some rows at a time.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,15 +106,7 @@ def inspect(path: Path) -> FileReport:
             capacity=settings.capacity,
             num_rows=len(order),
             num_inserted=state.num_inserted,
-            parts=[
-                {
-                    "nbytes": part.nbytes,
-                    "num_rows": part.num_rows,
-                    "num_leaves": part.num_leaves,
-                    "num_frames": part.num_frames,
-                }
-                for part in index.parts
-            ],
+            parts=[{name: number for name, number in asdict(part).items() if name != "end"} for part in index.parts],
             num_left_out=saved.num_left_out,
             dead_share=_dead_share(saved, schema, index, order),
             priorities=spread,

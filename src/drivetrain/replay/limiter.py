@@ -90,22 +90,23 @@ class Limiter:
         num_participants: int = 64,
     ) -> None:
         ratio = _require_ratio(updates_per_insert)
-        rule = RateLimit(
-            updates_per_insert=ratio,
-            tolerance=require_int("tolerance", tolerance, least=0, most=2**62),
-            min_size=require_int("min_size", min_size, least=0, most=2**62),
-        )
-        lines = require_int("num_participants", num_participants, least=1, most=2**16)
-        meta = {
+        meta: dict[str, Any] = {
             "ratio": [ratio.numerator, ratio.denominator],
-            "tolerance": rule.tolerance,
-            "min_size": rule.min_size,
-            "num_participants": lines,
+            "tolerance": require_int("tolerance", tolerance, least=0, most=2**62),
+            "min_size": require_int("min_size", min_size, least=0, most=2**62),
+            "num_participants": require_int("num_participants", num_participants, least=1, most=2**16),
         }
-        self._segment = Segment.create(_KIND, Tally.nbytes_for((lines, lines)), meta)
-        self._held: Tally | None = Tally(self._segment, (lines, lines), initialize=True)
+        nbytes = Tally.nbytes_for((meta["num_participants"],) * 2)
+        self._open(Segment.create(_KIND, nbytes, meta), initialize=True)
+
+    def _open(self, segment: Segment, *, initialize: bool = False) -> None:
+        meta: dict[str, Any] = segment.meta
+        self.rule = RateLimit(
+            updates_per_insert=Fraction(*meta["ratio"]), tolerance=meta["tolerance"], min_size=meta["min_size"]
+        )
+        self._segment = segment
+        self._held: Tally | None = Tally(segment, (meta["num_participants"],) * 2, initialize=initialize)
         self._closed = threading.Event()
-        self.rule = rule
 
     @classmethod
     def attach(cls, handle: LimiterHandle) -> "Limiter":
@@ -116,15 +117,8 @@ class Limiter:
         """
         if not isinstance(handle, LimiterHandle):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInput(f"attach: expected what limiter.handle() returned, got {type(handle).__name__}")
-        segment = Segment.attach(handle.segment, _KIND)
-        meta: dict[str, Any] = segment.meta
         limiter = cls.__new__(cls)
-        limiter.rule = RateLimit(
-            updates_per_insert=Fraction(*meta["ratio"]), tolerance=meta["tolerance"], min_size=meta["min_size"]
-        )
-        limiter._segment = segment
-        limiter._held = Tally(segment, (meta["num_participants"],) * 2)
-        limiter._closed = threading.Event()
+        limiter._open(Segment.attach(handle.segment, _KIND))
         return limiter
 
     def handle(self) -> LimiterHandle:
@@ -160,8 +154,7 @@ class Limiter:
         """
         self._closed.set()
         if self._held is not None:
-            for side in Side:
-                self._held.wake(side)
+            self._held.wake_all()
         self._held = None
         self._segment.close()
 
@@ -261,7 +254,9 @@ class Participation:
 
     @contextlib.contextmanager
     def turn(self, amount: int = 1, *, timeout_s: float | None = None) -> Generator[None, None, None]:
-        """`acquire`, then the block, then `commit`; an exception in the block gives the grant back."""
+        """`acquire`, then the block, then `commit`. An exception in the block gives the grant back; one behind it does
+        not, as of Ctrl-C: what is done counts.
+        """
         before = self._tally.unfinished(self._side, self._own_index())
         try:
             self.acquire(amount, timeout_s=timeout_s)
@@ -270,7 +265,12 @@ class Participation:
             with contextlib.suppress(Closed, InvalidInput):  # it was closed meanwhile, or this is a forked child
                 self._tally.give_back(self._side, self._own_index(), but=before)
             raise
-        self.commit(amount)
+        try:
+            self.commit(amount)
+        except BaseException:  # Ctrl-C: what the block has done counts
+            with contextlib.suppress(Closed, InvalidInput):
+                self._tally.finish(self._side, self._own_index(), but=before)
+            raise
 
     def close(self) -> None:
         """End the participation, and its wait in another thread; what was granted and not committed goes to others.

@@ -59,9 +59,11 @@ class Prefetcher(Generic[Batch]):
         ahead = self._ahead
         if os.getpid() != ahead.pid:
             raise InvalidInput("prefetch: its thread did not follow into this forked process; start another one here")
+        if ahead.ready.empty():  # what a call had taken that Ctrl-C has ended is lost
+            ahead.wake()
         item = ahead.ready.get()
         if isinstance(item, _Batch) and not ahead.stopped:
-            ahead.free.put(None)
+            ahead.wake()
             return item.batch
         ahead.ready.put(None)  # for later calls: it is over
         if isinstance(item, StopIteration):  # it would look as if this were closed (as in generators, PEP 479)
@@ -94,20 +96,27 @@ class _Ahead(Generic[Batch]):
     """
 
     def __init__(self, depth: int) -> None:
-        self.pid = os.getpid()
-        # Leave to draw, of which never more than `depth` is out.
-        self.free: SimpleQueue[None] = SimpleQueue()
-        for _ in range(depth):
-            self.free.put(None)
+        self.pid, self.depth = os.getpid(), depth
         self.ready: SimpleQueue[_Batch[Batch] | BaseException | None] = SimpleQueue()
         self.stopped = False
+        self._calls: SimpleQueue[None] = SimpleQueue()  # to the thread, to look again
+
+    def may_draw(self) -> bool:
+        """Wait until fewer than `depth` are ready; False when stopped."""
+        while not self.stopped and self.ready.qsize() >= self.depth:
+            self._calls.get()
+        return not self.stopped
+
+    def wake(self) -> None:
+        """Have the thread look again; one call that it has not heard yet is enough."""
+        if self._calls.empty():
+            self._calls.put(None)
 
 
 def _run(ahead: _Ahead[Batch], drawing: Callable[[int], Callable[[], Batch]], timeout_s: float) -> None:
     try:
         for step in itertools.count():
-            ahead.free.get()
-            if ahead.stopped:
+            if not ahead.may_draw():
                 return
             batch = _draw(ahead, drawing(step), timeout_s)
             if batch is not None:
@@ -133,7 +142,7 @@ def _end(ahead: "_Ahead[Batch]", thread: threading.Thread, pid: int) -> None:
     if os.getpid() != pid:
         return  # forked: the thread is the parent's
     ahead.stopped = True
-    ahead.free.put(None)
+    ahead.wake()
     if thread is not threading.current_thread():  # collected by the garbage collector in the thread itself
         with contextlib.suppress(RuntimeError):  # it never started
             thread.join(_JOIN_S)

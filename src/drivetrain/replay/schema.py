@@ -381,7 +381,8 @@ def _stride(packed: int) -> int:
 def _walk(step: Mapping[str, Any], prefix: str, tuples: tuple[str, ...]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in step.items():
-        name = prefix + str(key).replace("/", SLASH) if prefix else key
+        text = key if isinstance(key, str) else str(key)  # pyright: ignore[reportUnnecessaryIsInstance]
+        name = prefix + text.replace("/", SLASH) if prefix else key
         if isinstance(value, Mapping):
             flat += _walk(value, f"{name}/", tuples)  # pyright: ignore[reportUnknownArgumentType]
         elif name in tuples and isinstance(value, tuple | list):

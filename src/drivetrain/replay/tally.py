@@ -137,13 +137,17 @@ class Tally:
                 self._lines[side][index, _COMMITTED] += amount
             return is_granted
 
+    def finish(self, side: Side, index: int, *, but: int) -> None:
+        """Note as done what was granted and not committed, but so much of it."""
+        with self._ending():
+            self._lines[side][index, _COMMITTED] += self._left(side, index, but)
+        self.wake_all()
+
     def give_back(self, side: Side, index: int, *, but: int = 0) -> int:
         """Return what was granted and not committed, but so much of it; how much that was."""
-        # A turn that nobody goes on with is collected anywhere, also where this very thread has the lock.
-        with contextlib.nullcontext() if self._is_locked_here() else self._mutex:
+        with self._ending():
             unfinished = self._give_back(side, index, but)
-        self.wake(Side.PRODUCERS)
-        self.wake(Side.CONSUMERS)
+        self.wake_all()
         return unfinished
 
     def counts(self) -> Counts:
@@ -168,12 +172,16 @@ class Tally:
     def stop(self) -> None:
         """Tell everybody to end, and wake those who wait."""
         self._stopping[0] = 1
-        self.wake(Side.PRODUCERS)
-        self.wake(Side.CONSUMERS)
+        self.wake_all()
 
     def wake(self, side: Side) -> None:
         """Let everybody who waits on a side decide again."""
         futex_wake(self._memory, self._words[side])
+
+    def wake_all(self) -> None:
+        """The same on both sides."""
+        for side in Side:
+            self.wake(side)
 
     # Participants -------------------------------------------------------------------------------
 
@@ -190,17 +198,11 @@ class Tally:
         return index
 
     def unregister(self, side: Side, index: int) -> None:
-        """Free a line of this process and return what is unfinished on it.
-
-        Without the lock, if somebody keeps it who does not go on: only another thread of this process might change the
-        line, and each of both stores is whole.
-        """
-        # A participation is collected anywhere, also where this very thread has the lock.
-        with contextlib.nullcontext() if self._is_locked_here() else self._mutex.within(_LOCK_S):
+        """Free a line of this process and return what is unfinished on it."""
+        with self._ending():
             self._give_back(side, index, 0)
             self._lines[side][index, _PID] = 0
-        self.wake(Side.PRODUCERS)
-        self.wake(Side.CONSUMERS)
+        self.wake_all()
 
     def is_mine(self, side: Side, index: int) -> bool:
         """Whether a line was taken by this process, and not by one that it was forked from."""
@@ -225,17 +227,25 @@ class Tally:
                         if entered and self._lines[side][index, :_GRANTED].tolist() == [pid, start]:
                             self._give_back(side, index, 0)
                             self._lines[side][index, _PID] = -pid
-                    self.wake(Side.PRODUCERS)
-                    self.wake(Side.CONSUMERS)
+                    self.wake_all()
 
-    def _is_locked_here(self) -> bool:
-        return self._mutex.holder == threading.get_native_id()
+    def _ending(self) -> contextlib.AbstractContextManager[object]:
+        """The lock, for what ends a grant.
+
+        Nothing, if somebody keeps it who does not go on: only another thread of this process might change the line, and
+        each store is whole. Nor where this very thread has it: a turn that nobody goes on with, and a participation,
+        are collected anywhere.
+        """
+        is_locked_here = self._mutex.holder == threading.get_native_id()
+        return contextlib.nullcontext() if is_locked_here else self._mutex.within(_LOCK_S)
+
+    def _left(self, side: Side, index: int, but: int) -> int:
+        return max(self.unfinished(side, index) - but, 0)
 
     def _give_back(self, side: Side, index: int, but: int) -> int:
-        line = self._lines[side][index]
-        unfinished = int(line[_GRANTED] - line[_COMMITTED]) - but
-        line[_GRANTED] -= max(unfinished, 0)
-        return max(unfinished, 0)
+        unfinished = self._left(side, index, but)
+        self._lines[side][index, _GRANTED] -= unfinished
+        return unfinished
 
 
 def _mutex_nbytes() -> int:

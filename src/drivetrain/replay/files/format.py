@@ -6,6 +6,7 @@
     block   | rows, other leaves, frames: how many | slots of both | leaves of both | frames | rows |
 
 The header has the settings; it decides how much memory is taken, so it is checked by itself and first.
+Spaces at its end keep the commits within one sector.
 The first part holds all rows, each later one what has changed since: new rows, leaves of rows that
 stayed (0: the row is gone), new frames. What a slot holds is what was written for it last. Rows are in
 the order of the ring, oldest at `next_slot` of the last state; frames are numbered through the file in
@@ -45,6 +46,8 @@ _MOST_NBYTES = 2**24  # in memory at once, about
 ENTRY_NBYTES = 8
 """Of the slot and the leaf of a row."""
 NUM_COMMITS = 2
+SECTOR_NBYTES = 512
+"""What a disk writes whole or not at all."""
 MOST_STATE_NBYTES = 2**16
 
 _COARSEST_UNIT, _FINEST_UNIT = 128, -64  # of any tree of any capacity, and some to spare

@@ -78,8 +78,15 @@ class Saved:
             read_old_part(walk, index, self._old_state)
             return index
         walk = Walk(self.path, self._file, self._start, self.commits[0].end)
-        for _ in range(self.commits[0].number):
-            read_part(walk, index)
+        try:
+            for _ in range(self.commits[0].number):
+                read_part(walk, index)
+        except FileFormatError as error:
+            ends = [part.end for part in index.parts]
+            for before in [commit for commit in self.commits[1:] if commit.end in ends]:
+                whole = f"load the save before, which is whole (save_number={before.number})"
+                raise FileFormatError(f"{error}, or {whole}") from error
+            raise
         if any(index.parts[commit.number - 1].end != commit.end for commit in self.commits):
             raise walk.damaged("its parts end elsewhere than it says")
         return index
@@ -270,7 +277,9 @@ def _commits(path: Path, data: bytes, nbytes: int) -> tuple[list[Commit], list[C
         raise FileFormatError(f"{path}: {error}; use an older copy") from None
     whole = [commit for commit in commits if commit.end <= nbytes]
     if not whole:
-        raise FileFormatError(f"{path}: truncated; use an older copy")
+        raise FileFormatError(
+            f"{path}: truncated (expected {commits[-1].end:,} bytes at least, got {nbytes:,}); use an older copy"
+        )
     return whole, [commit for commit in commits if commit.end > nbytes]
 
 

@@ -25,6 +25,7 @@ from drivetrain.replay.files.format import (
     HEAD,
     MAGIC,
     NUM_COMMITS,
+    SECTOR_NBYTES,
     VERSION,
     Commit,
     unpack_commits,
@@ -55,7 +56,7 @@ def save(
         if added is not None:
             return added
     known = Known.nothing(table, schema, settings["capacity"])
-    header = json.dumps({"settings": settings}).encode()
+    header = _header(settings)
     head = HEAD.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header
     with written_aside(path) as file:
         out = Summed(file)
@@ -67,6 +68,13 @@ def save(
         fd = file.fileno()
         known = replace(known, identity=identity_of(fd), start=start, commit=commit)
     return known, commit.end
+
+
+def _header(settings: dict[str, Any]) -> bytes:
+    """With spaces behind it where commits would lie across a border of sectors, at which a write can be torn."""
+    header = json.dumps({"settings": settings}).encode()
+    before_border = -(HEAD.size + len(header)) % SECTOR_NBYTES
+    return header + b" " * before_border if before_border < NUM_COMMITS * COMMIT.size else header
 
 
 def identity_of(fd: int) -> tuple[int, ...]:
