@@ -323,7 +323,9 @@ def test_exploration_and_importance_schedules_run_linearly_to_their_ends():
 
 
 @pytest.mark.parametrize("num_actors", [0, 1])
-@pytest.mark.parametrize("settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"num_atoms": 10**400}])
+@pytest.mark.parametrize(
+    "settings", [{"hidden": (2**40,)}, {"hidden": (2**20, 2**20)}, {"hidden": (2**20,), "num_atoms": 10**6}]
+)
 def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path, monkeypatch, settings, num_actors):
     monkeypatch.setattr(
         "drivetrain.train.sizing.choose._updates", lambda *_, **__: pytest.fail("its updates were measured")
