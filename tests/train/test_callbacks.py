@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import SMALL, rows_of
 
 from drivetrain.core.errors import InvalidInput
@@ -117,6 +118,28 @@ def test_what_is_raised_at_the_checkpoint_of_an_interrupt_reaches_the_caller_of_
     with pytest.raises(ZeroDivisionError):
         train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[interrupt_and_raise], **settings)
     assert load_checkpoint(tmp_path)[1]["num_steps"] >= 240
+
+
+def test_what_is_raised_at_the_checkpoint_of_an_environments_fault_reaches_the_caller_who_is_told_of_both(
+    tmp_path, capsys
+):
+    class Breaking(CartPoleEnv):
+        num_steps = 0
+
+        def step(self, action):
+            Breaking.num_steps += 1
+            if Breaking.num_steps > 300:
+                raise RuntimeError("the pole broke")
+            return super().step(action)
+
+    def fail(event):
+        if event.kind == "checkpoint" and event.num_steps > 204:  # the first is of the end of warm-up
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train("dqn", Breaking, run_dir=str(tmp_path), num_actors=0, callbacks=[fail], **LONG)
+    assert "RuntimeError: the pole broke" in capsys.readouterr().err
+    assert load_checkpoint(tmp_path)[1]["num_steps"] >= 296
 
 
 @pytest.mark.slow  # two runs of PPO; the ledger's own tests end rollouts early within a second
