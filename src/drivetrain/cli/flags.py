@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 import tyro
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.paths import given_path
+from drivetrain.core.paths import NO_STREAM, given_path
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ def read_flags(
         return flags
     why = sentence(said)
     if _NO_VALUE.match(why):  # an unknown flag in front of it has swallowed the word; with another word it is named
-        _, said = read(["-", *argv])
+        _, said = read([".", *argv])
         why = sentence(said) if _UNKNOWN in said else why
     if why.startswith(_UNKNOWN):
         with contextlib.redirect_stdout(io.StringIO()) as text:
@@ -193,6 +193,8 @@ def read_flags(
         why = "; ".join([why, *(guesses or filter(None, [otherwise]))])
     if "" in argv:
         why = f"{why}; {_EMPTY}"
+    if any(word == "-" or word.endswith("=-") for word in argv) and NO_STREAM not in why:
+        why = f"{why}; {NO_STREAM}"
     if "--" in argv:
         why = f"{why}; {_DASHES}"
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
