@@ -161,23 +161,6 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
 
 
-def require_stackable(space: Any, name: str) -> None:
-    """Refuse to stack what is no array: Gymnasium makes one of it, and nobody could tell what its numbers stand for.
-
-    Args:
-        space: Of one frame.
-        name: The environment's.
-
-    Raises:
-        InvalidInput: There is such a thing in it.
-    """
-    other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, spaces.Box)), None)
-    if other is not None:
-        raise InvalidInput(
-            f"environment {name!r}: frame_stack is for Box observations, got {other} among them; leave it at 1"
-        )
-
-
 def _require_set(space: Any, attribute: str, name: str) -> None:
     if not isinstance(space, spaces.Space):
         got = "and it has none" if space is None else f"got {type(space).__module__}.{type(space).__qualname__}"
