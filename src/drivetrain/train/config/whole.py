@@ -113,6 +113,7 @@ class TrainConfig:
             return
         settings, kept = self.environment, "what a compiled simulator does"
         unfit = {
+            "leave_out": bool(settings.leave_out),
             "frame_stack": settings.frame_stack > 1,
             "atari": settings.atari,
             "deterministic": self.run.deterministic,

@@ -1,6 +1,6 @@
 """Gymnasium environments made: by id, by what makes them, compiled ones, with preprocessing and stacks of frames.
 
-gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> frame stack
+gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> entries left out -> frame stack
 """
 
 import contextlib
@@ -8,13 +8,13 @@ import copy
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, cast
 
 import gymnasium
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TransformObservation
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import importing, is_found_anew, require_module
@@ -169,17 +169,39 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
             frame_skip=settings.frame_skip,
         )
         env = LivesAsEpisodes(env) if settings.terminal_on_life_loss and training else env
+    env = _without(env, settings.leave_out) if settings.leave_out else env
     if settings.frame_stack > 1:
         _require_stackable(cast(Any, env).observation_space)
         env = FrameStackObservation(_Copying(env), settings.frame_stack)
     return env
 
 
+def _without(env: _AnyEnv, names: Collection[str]) -> _AnyEnv:
+    """An environment that does not show these entries of its observations."""
+    space = env.observation_space
+    known: dict[Any, Any] = dict(space.spaces) if isinstance(space, Dict) else {}
+    kept = {name: part for name, part in known.items() if name not in names}
+    if not kept or not known.keys() >= set(names):
+        entries = ", ".join(map(str, known)) or "none"
+        raise _Unfit(
+            f"leave_out: expected some of the entries of its observations ({entries}), got {', '.join(names)}; leave "
+            "out only what is there, and not all of it"
+        )
+
+    def shown(observation: Any) -> Any:
+        if not isinstance(observation, dict):  # of which whoever reads it says what it is
+            return observation
+        return {name: part for name, part in cast("dict[Any, Any]", observation).items() if name in kept}
+
+    return TransformObservation(env, shown, Dict(kept))
+
+
 def _require_stackable(space: Any) -> None:
     """Refuse to stack what is no array: Gymnasium makes one of it, and nobody could tell what its numbers stand for."""
     other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, Box)), None)
     if other is not None:
-        raise _Unfit(f"frame_stack is for Box observations, got {other} among them; leave it at 1")
+        apart = ", or leave that entry out (leave_out)" if isinstance(space, Dict) else ""
+        raise _Unfit(f"frame_stack is for Box observations, got {other} among them; leave it at 1{apart}")
 
 
 class _Copying(gymnasium.ObservationWrapper[Any, Any, Any]):
