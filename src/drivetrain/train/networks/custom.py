@@ -152,16 +152,6 @@ class Compiled:
         """That of the network."""
         return self.network.layout
 
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return self.network.num_parameters
-
-    @property
-    def needs_jax(self) -> bool:
-        """No longer."""
-        return False
-
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters."""
         return self.network.initial(rng)
