@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from drivetrain.train._native import forward
 from drivetrain.train.config import DQNConfig
+from drivetrain.train.config.given import Given
 from drivetrain.train.interface import Categories, Entries, Image, Vector
 from drivetrain.train.networks import (
     MLP,
@@ -24,6 +25,7 @@ from drivetrain.train.networks import (
     pack,
     unpack,
 )
+from drivetrain.train.networks.custom import CustomTorso
 from drivetrain.train.networks.mlp import MOST_NATIVE_ROWS
 from drivetrain.train.networks.patches import convolve
 from drivetrain.train.policies.q_networks import q_values
@@ -138,6 +140,17 @@ def test_categories_reach_the_network_one_hot():
         out = network.apply(pieces, xp.array([[1, 2]], np.int32), xp)["action"][0]
         assert np.allclose(out, pieces["action.weight"][1] + pieces["action.weight"][4] + pieces["action.bias"])
     assert length_of(network) == 2 * (5 + 1)
+
+
+def test_parameters_of_a_torso_of_ones_own_are_float32_whatever_numbers_its_init_gives():
+    given = Given(
+        "torso", (lambda key, obs: {"weight": np.ones((2, 3)), "scale": 2.0}, lambda p, obs: obs @ p["weight"])
+    )
+    pieces = CustomTorso(given, Vector(shape=(2,))).initial(np.random.default_rng(0), None)
+    assert {name: (piece.dtype, piece.shape) for name, piece in pieces.items()} == {
+        "scale": (np.float32, ()),
+        "weight": (np.float32, (2, 3)),
+    }
 
 
 IMAGES = [
