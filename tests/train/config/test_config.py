@@ -199,13 +199,15 @@ def test_a_warm_up_too_short_for_a_first_batch_is_refused():
 
 
 @pytest.mark.parametrize("algo", AGENTS)
-def test_config_json_is_resolved_and_comes_back_equal(tmp_path, algo):
+def test_config_json_is_resolved_and_comes_back_equal_by_any_path(tmp_path, monkeypatch, algo):
+    monkeypatch.setenv("HOME", str(tmp_path))
     ratio = {} if algo == "ppo" else {"update_ratio": "3/7"}
     config = preset(algo, "CartPole-v1").override(seed=3, hidden=(32, 16), **ratio)
     path = tmp_path / "config.json"
     path.write_text(config.to_json())
     assert isinstance(json.loads(path.read_text())["run"]["num_actors"], int)
-    assert TrainConfig.load(path) == TrainConfig.load(str(path)) == config.resolved()
+    for given in (path, str(path), "~/config.json"):
+        assert TrainConfig.load(given) == config.resolved()
 
 
 @pytest.mark.parametrize("num_cores", [1, 2, 9, 16, 31, 64, 400])

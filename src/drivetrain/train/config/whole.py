@@ -392,7 +392,7 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
             NotGivenAgain: As in `from_dict`.
         """
-        with reading(Path(path)) as data:
+        with reading(path) as data:
             return cls.from_dict(data, **again)
 
 
