@@ -200,6 +200,18 @@ def test_everybody_is_told_of_the_end_even_if_one_raises_then():
     assert watcher.kinds() == ["end"]
 
 
+def test_of_several_that_raise_at_the_end_the_first_is_raised_and_tells_of_the_others():
+    def fail(event):
+        raise ValueError("first")
+
+    def fail_too(event):
+        raise KeyError("second")
+
+    with pytest.raises(ValueError, match="first") as raised:
+        told(fail, fail_too).end(None)
+    assert raised.value.__notes__ == ["another callback raised, too: KeyError('second')"]
+
+
 def test_who_has_raised_is_told_no_more_and_one_that_is_equal_to_it_is():
     @dataclasses.dataclass
     class Raising:
