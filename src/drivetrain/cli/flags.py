@@ -21,6 +21,7 @@ import tyro
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.paths import NO_STREAM, given_path
+from drivetrain.core.words import fraction
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def _real_number(text: str) -> float:
 
 def _fraction(text: str) -> Fraction:
     try:
-        return Fraction(text)
+        return fraction(text)
     except ZeroDivisionError:
         raise ValueError(f"expected a denominator above 0, got {text}") from None
     except ValueError:

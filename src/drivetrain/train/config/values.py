@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.words import MOST_DIGITS
+from drivetrain.core.words import fraction
 from drivetrain.train.config.given import named
 
 _UNFIT = object()
@@ -130,13 +130,10 @@ def _plain(value: Any) -> Any:
 
 
 def _fraction(value: Any) -> Any:
-    """Decimals mean what is written, not its binary neighbour; of thousands of digits nobody could read them."""
     if isinstance(value, Fraction):
         return value
     try:
-        digits, _, exponent = str(value).lower().partition("e")
-        is_short = len(digits) <= MOST_DIGITS and abs(int(exponent or 0)) <= MOST_DIGITS
-        return Fraction(str(value)) if is_short else _UNFIT
+        return fraction(str(value))
     except (ValueError, ZeroDivisionError):
         return _UNFIT
 
