@@ -40,7 +40,7 @@ class _Flags:
     watch: bool = False
     """First show episodes in a window."""
     shown: int = 1
-    """How many are drawn and shown, one after another, with --video or --watch."""
+    """How many are drawn and shown, one after another, in a video or a window."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None

@@ -208,7 +208,7 @@ def sentence(box: str) -> str:
     """
     title, _, text = _unboxed(box).strip().partition("\n")
     first = " ".join(re.split(r"\n{2,}", text.strip())[0].split())
-    said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
+    said = re.sub(r"^Error parsing (-\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
     said = _SEVERAL.sub(r"expected values as --help shows them, with spaces between them, got \1", said)
