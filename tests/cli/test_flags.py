@@ -62,6 +62,9 @@ from drivetrain.train.config.parts import RunConfig
         (["envs", ""], "Unrecognized options:; an empty word is among the arguments, as of a shell's variable that is"),
         (["eval", ""], "path: expected a path, got ''; an empty word is among the arguments, as of a shell's variable"),
         (["eval", "RUN", "--json", ""], "--json: expected None or a path, got ''; an empty word is among"),
+        (["eval", "RUN", "--json", "-"], "--json: expected None or a path, got '-'; - stands for no standard stream"),
+        (["eval", "RUN", "--json=-"], "--json: expected None or a path, got '-'; - stands for no standard stream"),
+        (["plot", "RUN", "-o", "-"], "-o/--output: expected a path, got '-'; - stands for no standard stream here"),
         (
             ["plot", "RUN", ""],
             "expected values as --help shows them, with spaces between them, got 'RUN', ''; an empty word is among",

@@ -17,6 +17,13 @@ def test_text_and_paths_are_taken_and_a_tilde_is_a_users_folder_unless_it_is_in_
     assert given_path("run_dir", "./~b") == Path.cwd() / "~b"
 
 
+def test_a_dash_is_no_path_for_it_means_a_standard_stream_elsewhere_and_one_in_a_folder_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"^json: expected a path, got '-'; - stands for no standard stream here"):
+        given_path("json", "-")
+    assert given_path("json", "./-") == tmp_path / "-"
+
+
 class OfBytes:
     def __fspath__(self):
         return b"run"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.core.words import counted, duration, reward, size
+from drivetrain.core.words import counted, duration, fraction, reward, size
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,17 @@ def test_so_has_a_duration(seconds, words):
 )
 def test_a_small_return_is_not_rounded_to_nothing(amount, words):
     assert reward(amount) == words
+
+
+@pytest.mark.parametrize(("text", "value"), [("1/4", (1, 4)), ("0.1", (1, 10)), ("3", (3, 1)), ("5e-2", (1, 20))])
+def test_a_fraction_is_what_is_written(text, value):
+    assert fraction(text).as_integer_ratio() == value
+
+
+@pytest.mark.parametrize("text", ["a", "", "1/", "1e9999", "1e-9999", "1" * 101, f"1e{'9' * 5000}"])
+def test_what_is_no_fraction_or_could_not_be_read_is_refused(text):
+    with pytest.raises(ValueError, match=r"Fraction|digits|int"):
+        fraction(text)
 
 
 def test_one_is_singular():

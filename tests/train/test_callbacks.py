@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import SMALL, rows_of
 
 from drivetrain.core.errors import InvalidInput
@@ -119,6 +120,28 @@ def test_what_is_raised_at_the_checkpoint_of_an_interrupt_reaches_the_caller_of_
     assert load_checkpoint(tmp_path)[1]["num_steps"] >= 240
 
 
+def test_what_is_raised_at_the_checkpoint_of_an_environments_fault_reaches_the_caller_who_is_told_of_both(
+    tmp_path, capsys
+):
+    class Breaking(CartPoleEnv):
+        num_steps = 0
+
+        def step(self, action):
+            Breaking.num_steps += 1
+            if Breaking.num_steps > 300:
+                raise RuntimeError("the pole broke")
+            return super().step(action)
+
+    def fail(event):
+        if event.kind == "checkpoint" and event.num_steps > 204:  # the first is of the end of warm-up
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train("dqn", Breaking, run_dir=str(tmp_path), num_actors=0, callbacks=[fail], **LONG)
+    assert "RuntimeError: the pole broke" in capsys.readouterr().err
+    assert load_checkpoint(tmp_path)[1]["num_steps"] >= 296
+
+
 @pytest.mark.slow  # two runs of PPO; the ledger's own tests end rollouts early within a second
 @pytest.mark.parametrize("num_actors", [0, 2])
 def test_a_run_of_rollouts_ends_early_with_a_whole_one(tmp_path, num_actors):
@@ -175,6 +198,18 @@ def test_everybody_is_told_of_the_end_even_if_one_raises_then():
     with pytest.raises(ValueError, match="at the end"):
         callbacks.end(None)
     assert watcher.kinds() == ["end"]
+
+
+def test_of_several_that_raise_at_the_end_the_first_is_raised_and_tells_of_the_others():
+    def fail(event):
+        raise ValueError("first")
+
+    def fail_too(event):
+        raise KeyError("second")
+
+    with pytest.raises(ValueError, match="first") as raised:
+        told(fail, fail_too).end(None)
+    assert raised.value.__notes__ == ["another callback raised, too: KeyError('second')"]
 
 
 def test_who_has_raised_is_told_no_more_and_one_that_is_equal_to_it_is():

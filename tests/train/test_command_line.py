@@ -171,6 +171,8 @@ def test_numbers_are_read_as_people_write_them(capsys):
     ("words", "said"),
     [
         (["--learning-rate", "abc"], "--learning-rate: expected a number, as 0.001 or 1e-3, got 'abc'"),
+        (["--update-ratio", "1e9999"], "--update-ratio: expected a number or a fraction of two, as 4, 0.25 or 1/4"),
+        (["--update-ratio", "1e-9999"], "--update-ratio: expected a number or a fraction of two, as 4, 0.25 or 1/4"),
         (["--update-ratio", "x"], "--update-ratio: expected a number or a fraction of two, as 4, 0.25 or 1/4"),
         (
             ["--hidden", "64,64"],

@@ -31,7 +31,7 @@ from drivetrain.train.learner.learner import Learner
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER
 from drivetrain.train.learner.updates import Batch
-from drivetrain.train.policies.policy import make_policy, policy_network
+from drivetrain.train.policies.policy import make_policy, num_published, policy_network
 from drivetrain.train.runs.requirements import describe
 from drivetrain.train.runs.tried import require_updates
 from drivetrain.train.telemetry.curves import evaluations
@@ -184,7 +184,7 @@ def test_images_reach_a_torso_of_ones_own_as_they_are_stored():
         return obs[:, 0, :, 0].astype(jnp.float32) * params
 
     config = TrainConfig.default("dqn", Pictures).override(torso=(lambda key, obs: jnp.ones(44), apply), hidden=())
-    assert policy_network(config, describe(config)).num_parameters == 44 + 3 * (44 + 1)
+    assert num_published(config, describe(config)) == 44 + 3 * (44 + 1)
 
 
 @pytest.mark.parametrize(

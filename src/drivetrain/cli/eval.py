@@ -40,7 +40,7 @@ class _Flags:
     watch: bool = False
     """First show episodes in a window."""
     shown: int = 1
-    """How many are drawn and shown, one after another."""
+    """How many are drawn and shown, one after another, in a video or a window."""
     env: str | None = None
     """The environment again, as module:name, where it was a Python object."""
     torso: str | None = None
@@ -55,6 +55,8 @@ def run(argv: list[str]) -> int:
     for flag, count in (("--episodes", flags.episodes), ("--shown", flags.shown)):
         if not 1 <= count <= MOST_EPISODES:
             raise InvalidInput(f"{flag}: expected 1..{MOST_EPISODES}, got {count}")
+    if flags.shown != _Flags.shown and flags.video is None and not flags.watch:
+        raise InvalidInput(f"--shown: expected --video FILE or --watch beside it, got {flags.shown} of neither")
     require_run_dir(flags.run_dir)
     require_folders(flags.json, flags.video)
     if flags.json is not None and is_part(flags.run_dir, flags.json):

@@ -20,7 +20,8 @@ from typing import Any, TypeVar, cast
 import tyro
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.paths import given_path
+from drivetrain.core.paths import NO_STREAM, given_path
+from drivetrain.core.words import fraction
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def _real_number(text: str) -> float:
 
 def _fraction(text: str) -> Fraction:
     try:
-        return Fraction(text)
+        return fraction(text)
     except ZeroDivisionError:
         raise ValueError(f"expected a denominator above 0, got {text}") from None
     except ValueError:
@@ -182,7 +183,7 @@ def read_flags(
         return flags
     why = sentence(said)
     if _NO_VALUE.match(why):  # an unknown flag in front of it has swallowed the word; with another word it is named
-        _, said = read(["-", *argv])
+        _, said = read([".", *argv])
         why = sentence(said) if _UNKNOWN in said else why
     if why.startswith(_UNKNOWN):
         with contextlib.redirect_stdout(io.StringIO()) as text:
@@ -193,6 +194,8 @@ def read_flags(
         why = "; ".join([why, *(guesses or filter(None, [otherwise]))])
     if "" in argv:
         why = f"{why}; {_EMPTY}"
+    if any(word == "-" or word.endswith("=-") for word in argv) and NO_STREAM not in why:
+        why = f"{why}; {NO_STREAM}"
     if "--" in argv:
         why = f"{why}; {_DASHES}"
     raise InvalidInput(f"{why}; `{prog} --help` lists the flags")
@@ -205,7 +208,7 @@ def sentence(box: str) -> str:
     """
     title, _, text = _unboxed(box).strip().partition("\n")
     first = " ".join(re.split(r"\n{2,}", text.strip())[0].split())
-    said = re.sub(r"^Error parsing (--\S+: )?(\S+: )?", r"\1", first or title)
+    said = re.sub(r"^Error parsing (-\S+: )?(\S+: )?", r"\1", first or title)
     said = _NONE_OF_SEVERAL.sub(_expected_one, said)
     said = _ABSENT.sub(r"expected \1 (\2), got nothing", said)
     said = _SEVERAL.sub(r"expected values as --help shows them, with spaces between them, got \1", said)

@@ -1,6 +1,6 @@
-"""Paths as callers give them: text or a path, `~` and `~user` for the folders of users.
+"""Paths as callers give them: text or a path, `~` and `~user` for the folders of users; "-" is none.
 
-What is called so itself is `./~user`, as in a shell.
+What is called so itself is `./~user`, as in a shell, and `./-`.
 """
 
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import cast
 
 from drivetrain.core.errors import InvalidInput
+
+NO_STREAM = "- stands for no standard stream here; write ./- for what is called so"
 
 
 def folder_here() -> Path:
@@ -46,13 +48,16 @@ def given_path(name: str, value: object, expected: str = "a path") -> Path:
         expected: What it is to be, for the error.
 
     Raises:
-        InvalidInput: It is neither, is empty, holds a character of code 0, or begins with `~` and the name of no user.
+        InvalidInput: It is neither, is empty, holds a character of code 0, is text of a dash alone, by which many
+            programs mean a standard stream, or begins with `~` and the name of no user.
     """
     text = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:  # no text at all would be the present folder
         raise InvalidInput(f"{name}: expected {expected}, got {value!r}")
+    if value == "-":
+        raise InvalidInput(f"{name}: expected {expected}, got '-'; {NO_STREAM}")
     path = Path(text)
-    if not text.startswith("~") and str(path).startswith("~"):  # ./~name, which a Path holds as ~name
+    if str(path) == "-" or (not text.startswith("~") and str(path).startswith("~")):  # a Path holds no ./ of ./~name
         return path.absolute()
     try:
         return path.expanduser()

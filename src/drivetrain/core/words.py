@@ -1,5 +1,10 @@
 """Numbers as people read and write them, in every message, report and argument."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
 MOST_DIGITS = 100
 """Of a number that we read as text: Python refuses to read thousands of them."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -26,6 +31,21 @@ def duration(seconds: float) -> str:
 def reward(amount: float) -> str:
     """A return, or a reward: one digit behind the point, or three that say something where it is below 1."""
     return f"{amount:.3g}" if 0 < abs(amount) < 1 else f"{amount:.1f}"
+
+
+def fraction(text: str) -> "Fraction":
+    """A number, or a fraction of two, as it is written: a decimal is no binary neighbour of it.
+
+    Raises:
+        ValueError: It is neither, or has more digits than anybody could read.
+        ZeroDivisionError: Its denominator is 0.
+    """
+    digits, _, exponent = text.lower().partition("e")
+    if max(len(digits), abs(int(exponent or 0))) > MOST_DIGITS:
+        raise ValueError(f"expected at most {MOST_DIGITS} digits")
+    from fractions import Fraction  # and decimals: only where one is read
+
+    return Fraction(text)
 
 
 def counted(count: int, noun: str) -> str:

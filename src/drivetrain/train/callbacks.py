@@ -90,7 +90,7 @@ class Callbacks:
         """Tell all but one that has raised that the run is over.
 
         Raises:
-            BaseException: What one of them raises then.
+            BaseException: What the first of them that raises then does; of others it has notes.
         """
         known, self.error = self.error, None
         self._call("end", result)
@@ -114,7 +114,10 @@ class Callbacks:
                 self.wants_stop |= _is_stop(callback(event))
             except BaseException as error:  # kept until the run has ended in good order
                 self._waiting = [other for other in self._waiting if other is not callback]
-                self.error = error
+                if self.error is None:
+                    self.error = error
+                else:
+                    self.error.add_note(f"another callback raised, too: {error!r}")
                 if kind != "end":
                     return
 

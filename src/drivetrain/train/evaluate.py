@@ -77,15 +77,14 @@ class Evaluator:
         totals = [0.0] * len(seeds)
         lengths = [0] * len(seeds)
         successes = [math.nan] * len(seeds)
-        waiting = list(range(len(seeds)))[::-1]
         lanes = self._envs[: len(seeds)]
+        playing: list[int | None] = list(range(len(lanes)))
+        waiting = iter(range(len(lanes), len(seeds)))
         act = INFERENCE(policy.act)
         obs = self._interface.zero_observations(len(lanes))
-        playing: list[int | None] = [None] * len(lanes)
         with SIMULATION:
             for lane, env in enumerate(lanes):
-                playing[lane] = waiting.pop()
-                set_row(obs, lane, env.reset(seeds[playing[lane] or 0]))
+                set_row(obs, lane, env.reset(seeds[lane]))
         while any(episode is not None for episode in playing):
             actions = act(obs)
             over: list[int] = []
@@ -104,8 +103,8 @@ class Evaluator:
             require_finite(self._env_id, obs, [0 if episode is None else lengths[episode] for episode in playing])
             with SIMULATION:
                 for lane in over:
-                    playing[lane] = waiting.pop() if waiting else None
-                    if (following := playing[lane]) is not None:
+                    playing[lane] = following = next(waiting, None)
+                    if following is not None:
                         set_row(obs, lane, lanes[lane].reset(seeds[following]))
         return list(map(Episode, totals, lengths, successes))
 

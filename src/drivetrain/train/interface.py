@@ -234,24 +234,12 @@ def rows_of(arrays: Arrays, which: Any) -> Any:
 
 def first_rows(arrays: Arrays, count: int) -> Any:
     """Views of the first `count` rows."""
-    if isinstance(arrays, dict):
-        return {name: array[:count] for name, array in arrays.items()}
-    return arrays[:count]
+    return rows_of(arrays, slice(count))
 
 
 def one_row(arrays: Arrays, index: int) -> Any:
     """A view of one row, with a leading axis of 1."""
     return rows_of(arrays, slice(index, index + 1))
-
-
-def copy_rows(target: Arrays, source: Arrays, count: int) -> None:
-    """Copy the first `count` rows."""
-    if isinstance(target, dict):
-        assert isinstance(source, dict)
-        for name, array in target.items():
-            array[:count] = source[name][:count]
-    else:
-        target[:count] = source[:count]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def num_rows(arrays: Arrays) -> int:

@@ -156,7 +156,8 @@ class Loop:
         except EnvironmentFault as fault:
             if not self._has_learned:
                 self._save()
-            if self._interruption.signum:  # which a terminal, or a scheduler, tells an environment's own processes, too
+            # An interruption reaches an environment's own processes, too; what a callback has raised is the caller's.
+            if self._interruption.signum or self._job.callbacks.error is not None:
                 self._display.note(str(fault))
                 self._leave()
             raise

@@ -103,6 +103,17 @@ def test_a_projection_worked_out_by_hand():
     assert np.allclose(got, [[0.1, 0.1 + 0.4 + 0.2, 0.2]])
 
 
+@pytest.mark.parametrize(("low", "high"), [(1e8, 1e8 + 1), (1e6, 1e6 + 3), (-1e6 - 3, -1e6)])
+def test_atoms_that_float32_does_not_tell_apart_are_refused(low, high):
+    one = TrainConfig.default("dqn", "CartPole-v1").override(value_min=low, value_max=high)
+    with pytest.raises(
+        InvalidInput, match=r"^value_max: expected so far above value_min .* num_atoms returns .* apart"
+    ):
+        one.override(num_atoms=51)
+    few = one.override(value_max=low + 50 * np.spacing(np.float32(abs(low) + 100)), num_atoms=51)
+    assert (np.diff(atoms(few.agent)) > 0).all()
+
+
 def test_a_projection_keeps_all_probability_and_ends_in_the_extremes():
     got = projected(jnp.array([[0.3, 0.3, 0.4]] * 2), jnp.array([50.0, -50.0]), jnp.ones(2), np.float32([0, 1, 2]))
     assert np.allclose(got, [[0, 0, 1], [1, 0, 0]])

@@ -68,7 +68,10 @@ def test_atari_preprocessing_of_something_else_is_refused_in_one_sentence():
 def test_pictures_of_something_else_are_not_taken_for_those_of_a_game(settings):
     pytest.importorskip("cv2", reason="needs the atari extra")
     config = TrainConfig.default("dqn", "strange_envs:Gray").override(atari=True, **settings)
-    with pytest.raises(InvalidInput, match=r"atari: expected a game of ale_py's, got Gray; leave it out"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"^environment 'strange_envs:Gray': atari: expected a game of ale_py's, got Gray; leave it out$",
+    ):
         describe(config)
 
 

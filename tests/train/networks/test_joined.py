@@ -7,14 +7,14 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 
-from drivetrain.train.networks import MLP, pack, unpack
+from drivetrain.train.networks import MLP, length_of, pack, unpack
 from drivetrain.train.networks.joined import packed
 
 NETWORK = MLP(num_inputs=3, hidden=(5, 4), heads=(("action", 2), ("value", 1)))
 
 
 def pieces(dtype="float32"):
-    vector = np.arange(NETWORK.num_parameters, dtype=dtype)
+    vector = np.arange(length_of(NETWORK), dtype=dtype)
     return dict(reversed(unpack(NETWORK, vector).items()))
 
 

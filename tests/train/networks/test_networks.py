@@ -11,8 +11,21 @@ import jax.numpy as jnp
 
 from drivetrain.train._native import forward
 from drivetrain.train.config import DQNConfig
+from drivetrain.train.config.given import Given
 from drivetrain.train.interface import Categories, Entries, Image, Vector
-from drivetrain.train.networks import MLP, Noisy, acting, build, first_twin, initial_twins, initial_vector, pack, unpack
+from drivetrain.train.networks import (
+    MLP,
+    Noisy,
+    acting,
+    build,
+    first_twin,
+    initial_twins,
+    initial_vector,
+    length_of,
+    pack,
+    unpack,
+)
+from drivetrain.train.networks.custom import CustomTorso
 from drivetrain.train.networks.mlp import MOST_NATIVE_ROWS
 from drivetrain.train.networks.patches import convolve
 from drivetrain.train.policies.q_networks import q_values
@@ -41,7 +54,7 @@ def test_numpy_and_jax_give_the_same_outputs(network):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_pieces_are_views_that_cover_the_vector_exactly_once(network):
-    vector = np.arange(network.num_parameters, dtype=np.float32)
+    vector = np.arange(length_of(network), dtype=np.float32)
     pieces = unpack(network, vector)
     assert all(np.shares_memory(piece, vector) for piece in pieces.values())
     assert sorted(np.concatenate([piece.ravel() for piece in pieces.values()])) == vector.tolist()
@@ -89,7 +102,7 @@ def test_initial_parameters_stay_within_one_over_the_root_of_the_inputs():
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_packing_the_pieces_gives_the_vector_back(network):
-    vector = np.arange(network.num_parameters, dtype=np.float32)
+    vector = np.arange(length_of(network), dtype=np.float32)
     assert np.array_equal(pack(network, unpack(network, vector)), vector)
 
 
@@ -126,7 +139,18 @@ def test_categories_reach_the_network_one_hot():
     for xp in (np, jnp):
         out = network.apply(pieces, xp.array([[1, 2]], np.int32), xp)["action"][0]
         assert np.allclose(out, pieces["action.weight"][1] + pieces["action.weight"][4] + pieces["action.bias"])
-    assert network.num_parameters == 2 * (5 + 1)
+    assert length_of(network) == 2 * (5 + 1)
+
+
+def test_parameters_of_a_torso_of_ones_own_are_float32_whatever_numbers_its_init_gives():
+    given = Given(
+        "torso", (lambda key, obs: {"weight": np.ones((2, 3)), "scale": 2.0}, lambda p, obs: obs @ p["weight"])
+    )
+    pieces = CustomTorso(given, Vector(shape=(2,))).initial(np.random.default_rng(0), None)
+    assert {name: (piece.dtype, piece.shape) for name, piece in pieces.items()} == {
+        "scale": (np.float32, ()),
+        "weight": (np.float32, (2, 3)),
+    }
 
 
 IMAGES = [
@@ -187,7 +211,7 @@ def test_the_convolutional_network_has_the_layers_of_the_paper():
     network = build(Image(shape=(4, 84, 84), axes="KHW"), MLP(num_inputs=0, hidden=(), heads=(("action", 6),)))
     assert dict(network.layout)["torso.conv0.weight"] == (8, 8, 4, 32)
     assert dict(network.layout)["torso.dense.weight"] == (3136, 512)
-    assert network.num_parameters == 1_687_206  # as torch counts the layers of Mnih et al. 2015
+    assert length_of(network) == 1_687_206  # as torch counts the layers of Mnih et al. 2015
 
 
 def test_entries_have_a_torso_each_and_their_features_stand_in_a_row():

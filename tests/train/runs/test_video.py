@@ -310,6 +310,11 @@ def test_on_the_command_line_one_sentence_says_so(policy_of, monkeypatch, no_dis
     assert line.startswith("drivetrain: error: environment 'test_video:Windowed' cannot be shown in a window")
 
 
+def test_a_number_of_episodes_to_show_is_refused_where_none_are_drawn_and_none_are_shown(capsys):
+    assert main(["eval", "run", "--shown", "3"]) == 2
+    assert "--shown: expected --video FILE or --watch beside it, got 3 of neither" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shown", ["0", "-1", "10000000000"])
 def test_numbers_of_episodes_that_are_none_are_refused(tmp_path, policy_of, shown):
     policy_of("test_video:Drawn")

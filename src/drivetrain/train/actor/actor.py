@@ -16,7 +16,7 @@ from drivetrain.train.experience.experience import Hindsight, WriterMaker, add_f
 from drivetrain.train.experience.rounds.episodes import Episodes
 from drivetrain.train.experience.rounds.exploration import Apart, Exploration, Together
 from drivetrain.train.experience.rounds.returning import bring_back
-from drivetrain.train.interface import Arrays, Interface, copy_rows, first_rows, rows_of, set_row
+from drivetrain.train.interface import Arrays, Interface, first_rows, rows_of, set_row
 from drivetrain.train.normalization import Moments, Normalization
 from drivetrain.train.policies.embeddings import Encoders, embedded
 from drivetrain.train.policies.policy import Policy, make_policy
@@ -104,7 +104,7 @@ class Actor:
         ended = self._terminated[:num_envs] | self._truncated[:num_envs]
         if self.moments is not None:
             self.moments.add(obs, rewards, ended)
-        copy_rows(self._obs, next_obs, num_envs)
+        set_row(self._obs, slice(num_envs), next_obs)
         return [self._start_episode(index) for index in ended.nonzero()[0].tolist()]
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ Fields that several algorithms have carry the same name and meaning in each of t
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from drivetrain.core.docstrings import with_fields
 from drivetrain.train.config.on_policy import PPOConfig
 from drivetrain.train.config.parts import MOST, positive_in_float32, require, within_float32
@@ -63,6 +65,8 @@ class DQNConfig:
         bounded = within_float32(self.value_min) and within_float32(self.value_max)
         bounded = bounded and positive_in_float32(self.value_max - self.value_min)
         require(self, "value_max", bounded, f"more than value_min ({self.value_min}), both within float32")
+        apart = f"so far above value_min ({self.value_min}) that float32 tells num_atoms returns between them apart"
+        require(self, "value_max", self._tells_atoms_apart(), apart)
         require(self, "noise_scale", positive_in_float32(self.noise_scale), "above 0, within float32")
         require(self, "huber_delta", self.huber_delta > 0, "above 0")
         require(self, "max_gradient_norm", self.max_gradient_norm > 0, "above 0")
@@ -70,6 +74,11 @@ class DQNConfig:
         require(self, "epsilon_start", 0 <= self.epsilon_start <= 1, "in 0..1")
         require(self, "epsilon_end", 0 <= self.epsilon_end <= 1, "in 0..1")
         require(self, "exploration_steps", self.exploration_steps >= 0, "at least 0")
+
+    def _tells_atoms_apart(self) -> bool:
+        """Whether returns stay different when they are rounded; with one there is nothing to tell apart."""
+        ulp = float(np.spacing(np.float32(max(abs(self.value_min), abs(self.value_max)))))
+        return self.num_atoms == 1 or (self.value_max - self.value_min) / ulp >= self.num_atoms - 1
 
     def epsilon_at(self, step: int) -> float:
         """The share of random actions at a global environment step."""

@@ -24,6 +24,9 @@ class EnvironmentConfig:
     drivetrain/CartPole-v1. A number holds in training and evaluation. Of a pair, [low, high], each training environment
     of a kernel draws its own, uniformly, for as long as its actor lives (domain randomisation); evaluations keep the
     simulator's own number."""
+    leave_out: tuple[str, ...] = ()
+    """Entries of a dict of observations that are not shown, by name, as text that networks cannot read: ("mission",)
+    for MiniGrid's."""
     frame_stack: int = 1
     """Last observations that the network sees together, for Box observations; each is stored once."""
     atari: bool = False

@@ -447,21 +447,21 @@ _NAMED_FOR: dict[tuple[str, str], dict[str, Any]] = {
 """What a variant needs to know of an environment."""
 
 
-def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
+def preset_for(algo: str, env: str, name: str | None = None) -> Preset:
     """What is known of an environment, and of a variant of the algorithm; its usual settings where nothing is.
 
     Raises:
         InvalidInput: There is no such variant.
     """
-    env = _of_latest_version(without_home(env)) if isinstance(env, str) else env
-    known = PRESETS.get((algo, env)) or _of_its_kind(algo, env) if isinstance(env, str) else _NO_PRESET
+    env = _of_latest_version(without_home(env))
+    known = PRESETS.get((algo, env)) or _of_its_kind(algo, env)
     if name is None:
         return known
     variants = _NAMED.get(algo, {})
     if name not in variants:
         choice = ", ".join(variants) or "none"
         raise InvalidInput(f"preset: expected one of those for {algo} ({choice}), got {name!r}")
-    of_both = _NAMED_FOR.get((name, env), {}) if isinstance(env, str) else {}
+    of_both = _NAMED_FOR.get((name, env), {})
     source = f"{name}{_and_ours(of_both)}, on top of: {known.source}"
     return Preset(settings={**known.settings, **variants[name], **of_both}, source=source)
 
@@ -469,11 +469,9 @@ def preset_for(algo: str, env: object, name: str | None = None) -> Preset:
 def _of_its_kind(algo: str, env: str) -> Preset:
     """What is known of environments like it."""
     alike = PRESETS.get((algo, _PONG)) if is_atari(env) else None
-    return (
-        _NO_PRESET
-        if alike is None
-        else replace(alike, source=f"those of {_PONG}: {alike.source}", verified="not verified")
-    )
+    if alike is None:
+        return _NO_PRESET
+    return replace(alike, source=f"those of {_PONG}: {alike.source}", verified="not verified")
 
 
 def _of_latest_version(env: str) -> str:
@@ -498,7 +496,7 @@ def preset(algo: str, env: str | Callable[[], Any], name: str | None = None) -> 
         InvalidInput: There is no such algorithm, or no such variant of it.
     """
     config = TrainConfig.default(algo, env)
-    return config.override(**{**_DEFAULTS.get(algo, {}), **preset_for(algo, env, name).settings})
+    return config.override(**{**_DEFAULTS.get(algo, {}), **preset_for(algo, config.env, name).settings})
 
 
 def table() -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.core.paths import given_path
 from drivetrain.train.config.given import NotGivenAgain
 
 
@@ -22,13 +23,15 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Generator[Any]:
+def reading(path: str | Path) -> Generator[Any]:
     """What a config.json holds, of whatever form; what is found to be wrong with it is told with the file's name.
 
     Raises:
         FileFormatError: It is absent, no JSON, or refused as it is read.
         NotGivenAgain: As raised where it is read.
+        InvalidInput: That is no path.
     """
+    path = given_path("path", path)
     try:
         yield json.loads(path.read_text())
     except NotGivenAgain:

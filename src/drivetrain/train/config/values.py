@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.words import MOST_DIGITS
+from drivetrain.core.words import fraction
 from drivetrain.train.config.given import named
 
 _UNFIT = object()
@@ -70,7 +70,7 @@ def _as(kind: Any, value: Any) -> Any:
     if typing.get_origin(kind) is Literal:
         return value if isinstance(value, str) and value in typing.get_args(kind) else _UNFIT
     if typing.get_origin(kind) is tuple:
-        return _several(value)
+        return _several(typing.get_args(kind)[0], value)
     if typing.get_origin(kind) is dict:
         return _by_name(value)
     if kind is Fraction:
@@ -96,11 +96,11 @@ def _number(kind: Any, value: Real) -> Any:
         return _UNFIT
 
 
-def _several(value: Any) -> Any:
+def _several(kind: Any, value: Any) -> Any:
     if not isinstance(value, list | tuple | np.ndarray) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return _UNFIT
-    numbers = [_as(int, entry) for entry in cast("list[Any]", value)]
-    return _UNFIT if _UNFIT in numbers else tuple(numbers)
+    found = [_as(kind, entry) for entry in cast("list[Any]", value)]
+    return _UNFIT if _UNFIT in found else tuple(found)
 
 
 def _by_name(value: Any) -> Any:
@@ -130,13 +130,10 @@ def _plain(value: Any) -> Any:
 
 
 def _fraction(value: Any) -> Any:
-    """Decimals mean what is written, not its binary neighbour; of thousands of digits nobody could read them."""
     if isinstance(value, Fraction):
         return value
     try:
-        digits, _, exponent = str(value).lower().partition("e")
-        is_short = len(digits) <= MOST_DIGITS and abs(int(exponent or 0)) <= MOST_DIGITS
-        return Fraction(str(value)) if is_short else _UNFIT
+        return fraction(str(value))
     except (ValueError, ZeroDivisionError):
         return _UNFIT
 
@@ -145,7 +142,7 @@ def _words(kind: Any) -> str:
     if typing.get_origin(kind) is Literal:
         return " or ".join(f'"{name}"' for name in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
-        return "several whole numbers, as (64, 64)"
+        return "several whole numbers, as (64, 64)" if int in typing.get_args(kind) else 'names, as ("a", "b")'
     if typing.get_origin(kind) is dict:
         return 'values by name that JSON has, as {"continuous": True}'
     known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", types.NoneType: "None"}

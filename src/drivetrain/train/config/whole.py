@@ -113,6 +113,7 @@ class TrainConfig:
             return
         settings, kept = self.environment, "what a compiled simulator does"
         unfit = {
+            "leave_out": bool(settings.leave_out),
             "frame_stack": settings.frame_stack > 1,
             "atari": settings.atari,
             "deterministic": self.run.deterministic,
@@ -391,7 +392,7 @@ class TrainConfig:
             FileFormatError: It is absent, no JSON, or not of this version's fields.
             NotGivenAgain: As in `from_dict`.
         """
-        with reading(Path(path)) as data:
+        with reading(path) as data:
             return cls.from_dict(data, **again)
 
 

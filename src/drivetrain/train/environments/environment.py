@@ -51,7 +51,6 @@ from drivetrain.train.environments.spaces import (
     encoder,
     leaves_of,
     observations_of,
-    require_stackable,
     shapes_of,
 )
 from drivetrain.train.environments.unmade import GYMNASIUM, why
@@ -78,8 +77,6 @@ def interface_of(config: TrainConfig) -> Interface:
 def _describe(env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = False) -> Interface:
     env = make(env_id, settings)
     try:
-        if settings.frame_stack > 1:
-            require_stackable(cast(Any, env).env.observation_space, env_id)
         shown = _space_of(env, "observation_space", env_id)
         stack = _stack_of(env, shown, settings.frame_stack > 1)
         observations = observations_of(shown, env_id, stack)

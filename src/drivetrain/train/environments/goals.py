@@ -163,13 +163,14 @@ def _require_arguments(env: _AnyEnv, name: str, env_id: str) -> None:
         InvalidInput: It takes other arguments.
     """
     function = _function(env, name)
+    if function is None:
+        return
     try:
-        signature = None if function is None else inspect.signature(function)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # one of C, which does not say
         return
     try:
-        if signature is not None:
-            signature.bind(None, None, {})
+        signature.bind(None, None, {})
     except TypeError as error:
         raise InvalidInput(
             f"hindsight_goals: expected {name}({_ACHIEVED}, {_DESIRED}, info), as Gymnasium-Robotics' environments "

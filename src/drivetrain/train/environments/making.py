@@ -1,6 +1,6 @@
 """Gymnasium environments made: by id, by what makes them, compiled ones, with preprocessing and stacks of frames.
 
-gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> frame stack
+gymnasium.make(id), module:function, drivetrain/NAME, gymnax/NAME -> preprocessing -> entries left out -> frame stack
 """
 
 import contextlib
@@ -8,13 +8,13 @@ import copy
 import importlib
 import inspect
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, cast
 
 import gymnasium
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TransformObservation
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import importing, is_found_anew, require_module
@@ -24,10 +24,15 @@ from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import require_new
 from drivetrain.train.environments.lives import LivesAsEpisodes
 from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.spaces import leaves_of
 from drivetrain.train.environments.unmade import remedy, why
 
 _AnyEnv = gymnasium.Env[Any, Any]
 _DRAWN = ("rgb_array", "human", "rgb_array_list")  # what is asked for, and found by whoever draws not to be there
+
+
+class _Unfit(ValueError):
+    """What was made is nothing for a setting; says which, and what is to be done."""
 
 
 def make(
@@ -81,6 +86,8 @@ def _telling_why(env_id: str, settings: EnvironmentConfig) -> Generator[None]:
     """
     try:
         yield
+    except _Unfit as error:
+        raise InvalidInput(f"environment {env_id!r}: {error}") from error
     except (Exception, SystemExit) as error:
         sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
         raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
@@ -162,9 +169,39 @@ def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _A
             frame_skip=settings.frame_skip,
         )
         env = LivesAsEpisodes(env) if settings.terminal_on_life_loss and training else env
+    env = _without(env, settings.leave_out) if settings.leave_out else env
     if settings.frame_stack > 1:
+        _require_stackable(cast(Any, env).observation_space)
         env = FrameStackObservation(_Copying(env), settings.frame_stack)
     return env
+
+
+def _without(env: _AnyEnv, names: Collection[str]) -> _AnyEnv:
+    """An environment that does not show these entries of its observations."""
+    space = env.observation_space
+    known: dict[Any, Any] = dict(space.spaces) if isinstance(space, Dict) else {}
+    kept = {name: part for name, part in known.items() if name not in names}
+    if not kept or not known.keys() >= set(names):
+        entries = ", ".join(map(str, known)) or "none"
+        raise _Unfit(
+            f"leave_out: expected some of the entries of its observations ({entries}), got {', '.join(names)}; leave "
+            "out only what is there, and not all of it"
+        )
+
+    def shown(observation: Any) -> Any:
+        if not isinstance(observation, dict):  # of which whoever reads it says what it is
+            return observation
+        return {name: part for name, part in cast("dict[Any, Any]", observation).items() if name in kept}
+
+    return TransformObservation(env, shown, Dict(kept))
+
+
+def _require_stackable(space: Any) -> None:
+    """Refuse to stack what is no array: Gymnasium makes one of it, and nobody could tell what its numbers stand for."""
+    other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, Box)), None)
+    if other is not None:
+        apart = ", or leave that entry out (leave_out)" if isinstance(space, Dict) else ""
+        raise _Unfit(f"frame_stack is for Box observations, got {other} among them; leave it at 1{apart}")
 
 
 class _Copying(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -178,11 +215,11 @@ def _require_game(env: _AnyEnv) -> None:
     """Refuse to preprocess what is no game of Atari, or has been preprocessed."""
     shown, own = env.observation_space, env.unwrapped.observation_space
     if len(shown.shape or ()) < 2:
-        raise ValueError(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
+        raise _Unfit(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
     if not hasattr(env.unwrapped, "ale"):
-        raise ValueError(f"atari: expected a game of ale_py's, got {type(env.unwrapped).__name__}; leave it out")
+        raise _Unfit(f"atari: expected a game of ale_py's, got {type(env.unwrapped).__name__}; leave it out")
     if shown != own:  # the pictures that are preprocessed come from the emulator, past all wrappers
-        raise ValueError(
+        raise _Unfit(
             f"atari: expected pictures as the game shows them, {own}, got {shown}, which a wrapper has made of them: "
             "leave out that, or atari"
         )
@@ -192,7 +229,7 @@ def _require_idle_action(env: _AnyEnv, settings: EnvironmentConfig) -> None:
     """Refuse to idle where action 0 is none, as of games that are made with continuous=True."""
     idles = [name for name in ("noop_max", "terminal_on_life_loss") if getattr(settings, name)]
     if idles and not isinstance(env.action_space, Discrete):
-        raise ValueError(
+        raise _Unfit(
             f"{idles[0]}: expected discrete actions, the first of which idles, got {env.action_space}; "
             "set noop_max to 0, without terminal_on_life_loss"
         )
@@ -212,10 +249,10 @@ def _require_drawing(env: _AnyEnv, render_mode: str | None) -> None:
         return
     got = getattr(env, "render_mode", None)
     if got != render_mode:
-        raise ValueError(
+        raise _Unfit(
             f"render_mode: expected {render_mode!r}, by which it draws itself, and it has {got!r}; what makes it has "
             "to take render_mode, and to give it to the environment"
         )
     modes: Any = env.metadata.get("render_modes") or _DRAWN
     if render_mode not in (*modes, *_DRAWN):  # Gymnasium lets it pass, and nothing would be drawn
-        raise ValueError(f"render_mode: expected one of {', '.join(map(str, modes))}, got {render_mode!r}")
+        raise _Unfit(f"render_mode: expected one of {', '.join(map(str, modes))}, got {render_mode!r}")

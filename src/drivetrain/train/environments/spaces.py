@@ -152,30 +152,13 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return _entry(space, name, frame_stack)
     leaves = list(_leaves(space, ()))
-    named = {_joined(path): _entry(leaf, name, frame_stack) for path, leaf in leaves}
+    named = {_joined(path): _entry(leaf, name, frame_stack, path) for path, leaf in leaves}
     if len(named) < len(leaves) or "" in named:
         raise InvalidInput(
             f"environment {name!r}: expected a dict or tuple of observations with names of their own, got {space}; "
             "names of nested entries are joined by dots, which stand for slashes, too: rename one"
         )
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
-
-
-def require_stackable(space: Any, name: str) -> None:
-    """Refuse to stack what is no array: Gymnasium makes one of it, and nobody could tell what its numbers stand for.
-
-    Args:
-        space: Of one frame.
-        name: The environment's.
-
-    Raises:
-        InvalidInput: There is such a thing in it.
-    """
-    other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, spaces.Box)), None)
-    if other is not None:
-        raise InvalidInput(
-            f"environment {name!r}: frame_stack is for Box observations, got {other} among them; leave it at 1"
-        )
 
 
 def _require_set(space: Any, attribute: str, name: str) -> None:
@@ -219,7 +202,7 @@ def _leaves(space: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
         yield from _leaves(value, (*path, key))
 
 
-def _entry(space: Any, name: str, frame_stack: int) -> Entry:
+def _entry(space: Any, name: str, frame_stack: int, path: _Path = ()) -> Entry:
     if isinstance(space, spaces.Box):
         return _box(space, frame_stack)
     if isinstance(space, spaces.MultiBinary):
@@ -232,9 +215,12 @@ def _entry(space: Any, name: str, frame_stack: int) -> Entry:
                 f"{space}; show several choices in its place, or bits (MultiBinary)"
             )
         return Categories(counts=counts, starts=starts)
+    where = f" as {_joined(path)!r}" if path else ""
+    leave_out = f"leave that entry out (leave_out {path[0]}), or " if path and isinstance(path[0], str) else ""
     raise InvalidInput(
         f"environment {name!r}: expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple observations, got "
-        f"{space}, whose items have no fixed size; wrap it in an observation wrapper of Gymnasium's and register that"
+        f"{space}{where}, whose items have no fixed size; {leave_out}wrap it in an observation wrapper of Gymnasium's "
+        "and register that"
     )
 
 

@@ -27,10 +27,11 @@ from drivetrain.train.networks.build import (
     build,
     for_updates,
     learned_torso,
+    with_convolutions,
 )
 from drivetrain.train.networks.convolution import SMALLEST_IMAGE, NatureCNN
 from drivetrain.train.networks.mlp import MLP, Activation
-from drivetrain.train.networks.network import Network, Pieces, initial_vector, pack, unpack
+from drivetrain.train.networks.network import Network, Pieces, initial_vector, length_of, pack, unpack
 from drivetrain.train.networks.noisy import Noisy
 from drivetrain.train.networks.torsos import Torso, within
 from drivetrain.train.networks.twins import first_twin, initial_twins
@@ -54,7 +55,9 @@ __all__ = [
     "initial_twins",
     "initial_vector",
     "learned_torso",
+    "length_of",
     "pack",
     "unpack",
+    "with_convolutions",
     "within",
 ]

@@ -12,7 +12,7 @@ from drivetrain.train.config import Precision
 from drivetrain.train.interface import Categories, Embedding, Entries, Entry, Image, Observations, Vector
 from drivetrain.train.networks.convolution import NatureCNN
 from drivetrain.train.networks.mlp import MLP
-from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
+from drivetrain.train.networks.network import Layout, Network, Pieces
 from drivetrain.train.networks.torsos import Concatenation, Flat, OneHot, Part, Torso, within
 
 AUTO = "auto"
@@ -39,16 +39,6 @@ class TorsoNetwork:
     def layout(self) -> Layout:
         """The torso's pieces, then the MLP's."""
         return (*((TORSO + name, shape) for name, shape in self.torso.layout), *self.mlp.layout)
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return length_of(self.layout)
-
-    @property
-    def needs_jax(self) -> bool:
-        """What the torso says."""
-        return self.torso.needs_jax
 
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters, float32."""
@@ -103,8 +93,8 @@ def acting(network: Network) -> Network:
     if isinstance(network, MLP):
         return replace(network, is_acting=True)
     if isinstance(network, TorsoNetwork):
-        if not network.needs_jax:
-            torso = _with_convolutions(network.torso, is_acting=True)
+        if not network.torso.needs_jax:
+            torso = with_convolutions(network.torso, is_acting=True)
             return TorsoNetwork(torso, replace(network.mlp, is_acting=True))
         from drivetrain.train.networks.custom import Compiled  # imports jax: only where it is needed
 
@@ -122,7 +112,7 @@ def for_updates(network: Network, precision: Precision) -> Network:
     if isinstance(network, TorsoNetwork):
         mlp = for_updates(network.mlp, precision)
         assert isinstance(mlp, MLP)
-        return TorsoNetwork(_with_convolutions(network.torso, precision=precision, is_learning=True), mlp)
+        return TorsoNetwork(with_convolutions(network.torso, precision=precision, is_learning=True), mlp)
     return _around(network, lambda inner: for_updates(inner, precision))
 
 
@@ -132,10 +122,10 @@ def _around(network: Network, change: Callable[[Network], Network]) -> Network:
     return replace(around, inner=change(around.inner))
 
 
-def _with_convolutions(torso: Torso, **settings: Any) -> Torso:
-    """The torso whose convolutions are computed so."""
+def with_convolutions(torso: Torso, **settings: Any) -> Torso:
+    """The torso whose convolutions are computed so; the user's own stays as it is."""
     if isinstance(torso, Concatenation):
-        return Concatenation(tuple((entry, _with_convolutions(part, **settings)) for entry, part in torso.parts))
+        return Concatenation(tuple((entry, with_convolutions(part, **settings)) for entry, part in torso.parts))
     return replace(torso, **settings) if isinstance(torso, NatureCNN) else torso
 
 

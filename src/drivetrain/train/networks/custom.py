@@ -60,12 +60,12 @@ class CustomTorso:
         return True
 
     def initial(self, rng: np.random.Generator, gain: float | None) -> Pieces:
-        """What `init` gives for a key drawn from `rng`; it initialises as it likes."""
+        """What `init` gives for a key drawn from `rng`; it initialises as it likes, by NumPy's numbers, too."""
         del gain
         with jax.ensure_compile_time_eval():  # also where somebody traces what comes next (runs/tried.py)
             key = jax.random.key(int(rng.integers(2**31)))
             leaves = jax.tree.leaves(_shape(self).init(key, _example(self.observations)))
-            return {name: np.asarray(leaf) for (name, _), leaf in zip(self.layout, leaves, strict=True)}
+            return {name: np.asarray(leaf, np.float32) for (name, _), leaf in zip(self.layout, leaves, strict=True)}
 
     def features(self, pieces: Pieces, obs: Any, xp: ModuleType) -> Any:
         """What `apply` gives."""
@@ -151,16 +151,6 @@ class Compiled:
     def layout(self) -> Layout:
         """That of the network."""
         return self.network.layout
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return self.network.num_parameters
-
-    @property
-    def needs_jax(self) -> bool:
-        """No longer."""
-        return False
 
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters."""

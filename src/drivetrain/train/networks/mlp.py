@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from drivetrain.train._native import forward
 from drivetrain.train.config import Precision
-from drivetrain.train.networks.network import Layout, Pieces, length_of
+from drivetrain.train.networks.network import Layout, Pieces
 from drivetrain.train.networks.products import product
 
 Activation = Literal["relu", "tanh"]
@@ -60,16 +60,6 @@ class MLP:
             for name, num_in, num_out in self.layers
             for piece in ((f"{name}.weight", (num_in, num_out)), (f"{name}.bias", (num_out,)))
         )
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return length_of(self.layout)
-
-    @property
-    def needs_jax(self) -> bool:
-        """No: NumPy serves."""
-        return False
 
     @cached_property
     def _in_order(self) -> Callable[[Pieces], tuple[Any, ...]]:

@@ -26,16 +26,6 @@ class Network(Protocol):
         """The pieces."""
         ...
 
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        ...
-
-    @property
-    def needs_jax(self) -> bool:
-        """Whether `apply` works on `jax.numpy` alone."""
-        ...
-
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters, NumPy float32."""
         ...
@@ -55,9 +45,9 @@ class Network(Protocol):
         ...
 
 
-def length_of(layout: Layout) -> int:
-    """Numbers in all pieces together."""
-    return sum(math.prod(shape) for _, shape in layout)
+def length_of(network: Network) -> int:
+    """Numbers in the vector of a network's pieces."""
+    return sum(math.prod(shape) for _, shape in network.layout)
 
 
 def initial_vector(network: Network, rng: np.random.Generator) -> NDArray[np.float32]:

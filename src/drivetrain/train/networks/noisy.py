@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drivetrain.train.networks.network import Layout, Network, Pieces, length_of
+from drivetrain.train.networks.network import Layout, Network, Pieces
 
 SIGMA = ".sigma"
 """How the names of the noise's scales end."""
@@ -53,19 +53,9 @@ class Noisy:
         )
 
     @property
-    def num_parameters(self) -> int:
-        """Length of the vector."""
-        return length_of(self.layout)
-
-    @property
     def num_noise(self) -> int:
         """Standard normal numbers that one noise takes: inputs and outputs of each layer."""
         return sum(num_in + num_out for _, num_in, num_out in self.layers)
-
-    @property
-    def needs_jax(self) -> bool:
-        """What the network without noise says."""
-        return self.inner.needs_jax
 
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters, float32."""

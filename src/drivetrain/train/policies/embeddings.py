@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Arrays, Embedding, Entries, Interface, num_rows, rows_of
-from drivetrain.train.networks import TORSO, Pieces, Torso, acting, learned_torso, within
+from drivetrain.train.networks import TORSO, Pieces, Torso, learned_torso, length_of, with_convolutions, within
 from drivetrain.train.policies.policy import Policy, make_policy, policy_network
 
 _PREFIX = "encoder/"
@@ -112,7 +112,7 @@ class Encoders:
     def policy(self, config: TrainConfig, interface: Interface, vector: NDArray[np.float32]) -> Policy:
         """The policy on embeddings, of the published vector of the whole network: torsos come first in it."""
         seen = embedded(config, interface)
-        return make_policy(config, seen, vector[len(vector) - policy_network(config, seen).num_parameters :])
+        return make_policy(config, seen, vector[len(vector) - length_of(policy_network(config, seen)) :])
 
     @cached_property
     def vector(self) -> NDArray[np.float32]:
@@ -146,7 +146,6 @@ def without_encoders(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 
 def _torso_of(config: TrainConfig, interface: Interface) -> Torso:
-    network = policy_network(config, interface)
-    torso = learned_torso(network if network.needs_jax else acting(network))  # the user's own compile apart
+    torso = learned_torso(policy_network(config, interface))
     assert torso is not None, "images have a torso"
-    return torso
+    return with_convolutions(torso, is_acting=True)

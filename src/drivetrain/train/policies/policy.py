@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from drivetrain.train.config import DDPGConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
 from drivetrain.train.interface import Arrays, Interface, num_rows
-from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, initial_vector, unpack
+from drivetrain.train.networks import MLP, Network, Noisy, Pieces, acting, build, initial_vector, length_of, unpack
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.distributions import distribution_of
 from drivetrain.train.policies.q_networks import q_network, q_values
@@ -61,7 +61,7 @@ def policy_network(config: TrainConfig, interface: Interface) -> Network:
 
 def num_published(config: TrainConfig, interface: Interface) -> int:
     """Length of what is published: the acting network's weights, then what observations are normalised by."""
-    return policy_network(config, interface).num_parameters + Normalization.of(config, interface).num_parameters
+    return length_of(policy_network(config, interface)) + Normalization.of(config, interface).num_parameters
 
 
 def first_published(config: TrainConfig, interface: Interface, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -78,10 +78,10 @@ def make_policy(config: TrainConfig, interface: Interface, vector: NDArray[np.fl
         interface: What the environment looks like.
         vector: float32[num_published]; the policy looks at it, it does not copy it.
     """
-    network = acting(policy_network(config, interface))
-    policy = _on_weights(config, interface, network, vector[: network.num_parameters])
-    normalization = Normalization.of(config, interface)
-    return Normalized(policy, normalization, vector[network.num_parameters :]) if normalization.entries else policy
+    network, normalization = acting(policy_network(config, interface)), Normalization.of(config, interface)
+    weights, scales = np.split(vector, [length_of(network)])
+    policy = _on_weights(config, interface, network, weights)
+    return Normalized(policy, normalization, scales) if normalization.entries else policy
 
 
 def _on_weights(config: TrainConfig, interface: Interface, network: Network, vector: NDArray[np.float32]) -> Policy:

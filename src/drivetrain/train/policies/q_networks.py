@@ -5,6 +5,7 @@ policy_network's heads -> action_logits [..., A, N] -> softmax -> expectation ov
 With one atom the head is Q itself. Written once for NumPy (actors) and JAX (the learner).
 """
 
+import functools
 from types import ModuleType
 from typing import Any
 
@@ -28,9 +29,12 @@ def q_network(observations: Observations, num_actions: int, config: DQNConfig) -
     return Noisy(inner=network, layers=tuple(mlp.layers), sigma=config.noise_scale)
 
 
+@functools.cache
 def atoms(config: DQNConfig) -> np.ndarray:
-    """The returns z_1..z_N that a distribution gives probabilities to, evenly spaced: float32[num_atoms]."""
-    return np.linspace(config.value_min, config.value_max, config.num_atoms, dtype=np.float32)
+    """The returns z_1..z_N that a distribution gives probabilities to, evenly spaced: float32[num_atoms], kept."""
+    spaced = np.linspace(config.value_min, config.value_max, config.num_atoms, dtype=np.float32)
+    spaced.flags.writeable = False
+    return spaced
 
 
 def action_logits(network: Network, pieces: Pieces, obs: Any, config: DQNConfig, xp: ModuleType) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from drivetrain.train.config import PPOConfig
 from drivetrain.train.interface import Arrays, Interface
 from drivetrain.train.networks import MLP, Network, Pieces, build, unpack
-from drivetrain.train.networks.network import Layout, length_of
+from drivetrain.train.networks.network import Layout
 from drivetrain.train.policies.distributions import DiagonalGaussian, Distribution, distribution_of
 
 _POLICY_GAIN = 0.01  # first actions are nearly uniform, whatever is observed
@@ -36,16 +36,6 @@ class LogStd:
     def layout(self) -> Layout:
         """The inner network's, then the vector."""
         return (*self.inner.layout, ("log_std", (self.size,)))
-
-    @property
-    def num_parameters(self) -> int:
-        """Length of the vector of everything."""
-        return length_of(self.layout)
-
-    @property
-    def needs_jax(self) -> bool:
-        """What the inner network says."""
-        return self.inner.needs_jax
 
     def initial(self, rng: np.random.Generator) -> Pieces:
         """Fresh parameters, float32."""

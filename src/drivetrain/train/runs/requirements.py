@@ -15,6 +15,7 @@ from drivetrain.train.environments.environment import interface_of, require_know
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import require_devices, require_room_for_network
+from drivetrain.train.networks import length_of
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.embeddings import require_encoder
 from drivetrain.train.policies.policy import policy_network
@@ -60,7 +61,7 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
         require_known_everywhere(config.env)
         _require_importable(config)
         _require_room_for_actors(config.num_actors)
-    num_parameters = policy_network(config, interface).num_parameters
+    num_parameters = length_of(policy_network(config, interface))
     require_room_for_network(num_parameters)
     require_devices(config, num_parameters, num_cores())
     if config.agent.optimizer != "adam" or config.agent.torso != "auto":

@@ -23,6 +23,12 @@ from drivetrain.train.learner.updates import Algorithm, empty_batches
 from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.policies.embeddings import embedded, without_encoders
 
+_EXPECTED = {
+    "torso": "a torso for batches of any size",
+    "optimizer": "a function from a learning rate to an optax transformation with init(params) and "
+    "update(gradients, state, params)",
+}
+
 
 def require_updates(config: TrainConfig, interface: Interface) -> None:
     """Check that the algorithm can learn with what the user has brought, as it would in the run.
@@ -102,20 +108,10 @@ def _require_heeded(config: TrainConfig) -> None:
 
 
 def _unfit(config: TrainConfig, reason: str) -> InvalidInput:
-    own: list[tuple[str, str, str]] = []
-    if config.agent.torso != "auto":
-        own.append(("torso", config.agent.torso, "a torso for batches of any size"))
-    if config.agent.optimizer != "adam":
-        own.append(
-            (
-                "optimizer",
-                config.agent.optimizer,
-                "a function from a learning rate to an optax transformation with init(params) and "
-                "update(gradients, state, params)",
-            )
-        )
-    names, values, wanted = (list(column) for column in zip(*own, strict=True))
+    given = {"torso": config.agent.torso, "optimizer": config.agent.optimizer}
+    own = {name: value for name, value in given.items() if value not in ("auto", "adam")}
+    told = "does not fit" if len(own) == 1 else "do not fit"
     return InvalidInput(
-        f"{' and '.join(names)}: {' and '.join(repr(value) for value in values)} do{'es' * (len(own) == 1)} not fit: "
-        f"{reason}; expected {', and '.join(wanted)}"
+        f"{' and '.join(own)}: {' and '.join(map(repr, own.values()))} {told}: {reason}; expected "
+        f"{', and '.join(_EXPECTED[name] for name in own)}"
     )

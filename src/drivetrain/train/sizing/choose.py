@@ -15,6 +15,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import gains, require_devices, require_room_for_network
 from drivetrain.train.ledger.rules import Rules
+from drivetrain.train.networks import length_of
 from drivetrain.train.policies.policy import policy_network
 from drivetrain.train.sizing.measure import Question, ask
 from drivetrain.train.sizing.model import Estimate, Measurements, Updating, estimate
@@ -62,7 +63,7 @@ def worthwhile(config: TrainConfig, interface: Interface) -> bool:
     """Whether several learners may gain more than measuring takes."""
     if not config.weighs_learners or num_cores() == 1:
         return False
-    num_parameters = policy_network(config, interface).num_parameters
+    num_parameters = length_of(policy_network(config, interface))
     num_updates = Rules.of(config).due(config.total_steps)
     return gains(config, num_parameters) and num_updates * config.batch_size * num_parameters >= _MIN_RUN
 
@@ -81,7 +82,7 @@ def size(config: TrainConfig, interface: Interface) -> Sizing:
         InvalidInput: No number of actors is allowed, or the learners asked for, or the network, are unfit.
         RunError: The environment or the learner failed while it was measured.
     """
-    cores, num_parameters = num_cores(), policy_network(config, interface).num_parameters
+    cores, num_parameters = num_cores(), length_of(policy_network(config, interface))
     require_room_for_network(num_parameters)
     require_devices(config.override(oversubscribe=True), num_parameters, cores)
     possible = list(allowed(config, actor_counts(config, cores, waits=True), (config.num_learners,), cores))

@@ -23,7 +23,7 @@ from drivetrain.train.actor.fused.layout import stored
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.environments.spaces import decoder
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface
-from drivetrain.train.networks import Noisy, Pieces, unpack
+from drivetrain.train.networks import Noisy, Pieces, length_of, unpack
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.distributions import distribution_of
 from drivetrain.train.policies.policy import policy_network
@@ -78,7 +78,8 @@ def acting(
     """
     agent, network = config.agent, policy_network(config, interface)
     normalization = Normalization.of(config, interface)
-    pieces, scales = unpack(network, vector[: network.num_parameters]), vector[network.num_parameters :]
+    weights, scales = np.split(vector, [length_of(network)])
+    pieces = unpack(network, weights)
     explore = _epsilon_greedy(config, interface) if isinstance(agent, DQNConfig) else _drawing(config, interface)
     if agent.torso != "auto":
         explore = _as_a_batch(explore)
