@@ -129,9 +129,12 @@ class Learning:
             self._ledger.release(num_steps)
 
     def _do_due(self) -> None:
-        """Do the updates that the rounds taken call for, until the run is told to end: they may be owed for hours."""
+        """Do the updates that the rounds taken call for, until the run is told to end: they may be owed for hours.
+
+        A rollout's are one call, and done in any case: no checkpoint keeps the rollout.
+        """
         while count := self._ledger.rules.takeable(self._num_steps, self._learner.learned.num_updates):
-            if self._ledger.stopping:
+            if self._ledger.stopping and not self._config.on_policy:
                 return
             self._begin(count)
             self._finish(count)
