@@ -217,6 +217,8 @@ class Supervisor:
             self._meter.add_episodes([Episode(*episode) for episode in report["episodes"]])
         elif "note" in report:
             self._display.note(report["note"])
+        elif "saved" in report:
+            self._meter.mark(report["saved"])
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
@@ -224,7 +226,7 @@ class Supervisor:
                 self._evaluated = report["num_steps"], report["num_updates"]
             self._record(report)
             if "checkpoint_nbytes" in report:
-                self._meter.keep(self._run_dir, report["num_steps"])
+                self._meter.keep(self._run_dir)
                 self._drained_at = report["num_steps"] if self._memory.ledger.stopping else None
         else:
             self._take_learning(**report)
@@ -351,8 +353,10 @@ class Supervisor:
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
         kill_all(self._children)
-        if self._drained_at is not None:  # actors have told of their last episodes since
-            self._meter.keep(self._run_dir, self._drained_at)
+        committed = self._memory.ledger.counts().committed
+        if committed == self._drained_at:  # actors have told of their last episodes since
+            self._meter.mark(committed)
+            self._meter.keep(self._run_dir)
         self._callbacks.require_none_raised()
         if self._failure:
             raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
@@ -364,7 +368,7 @@ class Supervisor:
         counts = self._memory.ledger.counts()
         if self._meter.has_news(counts):
             self._write_row(counts)
-        self._meter.keep(self._run_dir, counts.committed)
+        self._meter.keep(self._run_dir)
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules
