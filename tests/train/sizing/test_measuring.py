@@ -21,7 +21,7 @@ from drivetrain.core.errors import RunError
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.runs.requirements import describe as interface_of
 from drivetrain.train.sizing import beats
-from drivetrain.train.sizing.beats import Beats, Patience
+from drivetrain.train.sizing.beats import Beats
 from drivetrain.train.sizing.choose import size
 from drivetrain.train.sizing.measure import Question, ask
 from live_processes import wait_until_dead
@@ -106,24 +106,21 @@ def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_aro
         size(config, interface)
 
 
-def test_only_an_environment_that_is_turned_to_and_does_not_come_back_tries_patience(monkeypatch):
-    now_s = [0.0]
-    monkeypatch.setattr(beats.time, "monotonic", lambda: now_s[0])
+def test_only_an_environment_that_is_turned_to_is_worked_with(monkeypatch):
+    now_ns = [10**9]
+    monkeypatch.setattr(beats.time, "monotonic_ns", lambda: now_ns[0])
     with tempfile.TemporaryFile() as file:
         file.truncate(Beats.NBYTES)
-        worker, patience = Beats(file.fileno()), Patience(Beats(file.fileno()))
+        worker, asking = Beats(file.fileno()), Beats(file.fileno())
 
-        def look_after(seconds):
-            now_s[0] += seconds
-            return patience.look()
+        def after(seconds):
+            now_ns[0] += seconds * 10**9
+            return round(asking.working_s, 3)
 
-        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3, "nothing has begun"
+        assert after(5) == 0, "nothing has begun"
         worker()
-        assert look_after(0.1) == 0.0
-        assert round(look_after(0.1), 3) == 0.1
-        assert round(look_after(0.1), 3) == 0.2
+        assert [after(seconds) for seconds in (0, 1, 2)] == [0, 1, 3]
         worker()
-        assert look_after(0.1) == 0.0
-        assert round(look_after(3600.0), 3) == 0.2, "whoever looks was suspended, too"
+        assert after(2) == 2
         worker.end()
-        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3
+        assert after(1) == 0

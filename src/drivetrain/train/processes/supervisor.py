@@ -22,13 +22,13 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
 from drivetrain.core.readable import readable
 from drivetrain.core.signals import Signals, raise_for
+from drivetrain.train.environments.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.episode import Episode
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.processes.launch import Child, fork_server, kill_all
 from drivetrain.train.processes.topology import Assignment, Memory, Role
-from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row, last_evaluation
@@ -246,10 +246,10 @@ class Supervisor:
         timeout_s = self._config.run.step_timeout_s
         self._watch_clock.look()
         for child in self._children:
-            place = self._place(child)
-            if child.role == "learner" or not (working_s := self._memory.ledger.working_s(place)):
+            if child.role == "learner":
                 continue
-            if self._watch_clock.watched_s(place, working_s) > timeout_s:
+            place = self._place(child)
+            if self._watch_clock.watched_s(place, self._memory.ledger.working_s(place)) > timeout_s:
                 child.kill(f"one of its environments has not come back for {timeout_s:g} s (step_timeout_s)")
 
     def _place(self, child: Child) -> int:
