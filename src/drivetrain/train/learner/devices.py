@@ -1,6 +1,6 @@
 """What the learners compute on: as many CPU devices as there are learners, or GPUs.
 
-    device_environment(config) -> a new process -> prepare_devices(config) -> jax.devices()
+    one_thread_environment(num_devices=num_learners) -> a new process -> prepare_devices(config) -> jax.devices()
     reserve_devices(config) -> environments and torsos, which may use JAX -> prepare_devices(config): a sequential run
 
 XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
@@ -15,13 +15,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.processes import succeeds_anew
-from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig
 
@@ -39,16 +37,6 @@ gain. An exchange takes about 0.1 ms, as long as 1 million of these take a DQN l
 (design/training-learners.md)."""
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 _REMEDY = 'install JAX for it (pip install "jax[cuda13]"), or use device "auto" or "cpu"'
-
-
-def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a process that learns: one computation thread for each learner.
-
-    Args:
-        config: The run's.
-        environ: The present environment.
-    """
-    return one_thread_environment(environ, num_devices=config.num_learners)
 
 
 def require_platforms(config: TrainConfig) -> None:

@@ -22,7 +22,6 @@ from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.watching import WatchClock
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.sizing.beats import Beats
 
 _START_S = 60.0  # for an interpreter to load what it needs
@@ -57,10 +56,8 @@ def ask(question: Question) -> dict[str, Any]:
         KeyboardInterrupt: Ctrl-C, after the worker was ended with all that it had started.
         SystemExit: SIGTERM or SIGHUP, likewise.
     """
-    config = question.config
-    threads = one_thread_environment(os.environ)
-    if question.what == "updating":
-        threads = device_environment(config, os.environ)
+    num_devices = question.config.num_learners if question.what == "updating" else 1
+    threads = one_thread_environment(os.environ, num_devices=num_devices)
     with (  # pipes would be held open
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as errors,
