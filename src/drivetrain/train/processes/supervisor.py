@@ -287,11 +287,11 @@ class Supervisor:
                 lost = self._config.envs_per_actor * (self._config.replay.num_step - 1)
                 needed = self._config.num_rows_before_learning + self._job.origin.num_lost
                 self._memory.ledger.lose_rows(lost, needed)
+        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
         if self._signum or self._failure:
             if child.role == "learner":  # without having saved all of it
-                self._display.note(f"{child.name} {child.describe_end()} (log: {child.log})")
+                self._display.note(ended)
             return
-        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
         if child.role != "learner" and self._has_done_its_part(child):  # as when its environments cannot be closed
             self._display.note(f"{ended}; its part was done")
             return
@@ -329,7 +329,7 @@ class Supervisor:
             return
         taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
         if not self._config.on_policy and not taken and self._meter.row_is_due(counts):
-            self._write_row(counts)
+            self._record(self._meter.row(counts))
 
     def _report_the_last(self, counts: Counts) -> None:
         """Write the last row, once all actors have told of their last episodes, and the learner of its last updates."""
@@ -339,9 +339,6 @@ class Supervisor:
         learned, moment_s = self._learned
         if learned == counts:
             self._record(self._meter.row(counts, moment_s))
-
-    def _write_row(self, counts: Counts) -> None:
-        self._record(self._meter.row(counts))
 
     def _record(self, row: Row) -> None:
         """Write a row of metrics, show it, and tell the callbacks."""
@@ -367,7 +364,7 @@ class Supervisor:
     def _result(self) -> Result:
         counts = self._memory.ledger.counts()
         if self._meter.has_news(counts):
-            self._write_row(counts)
+            self._record(self._meter.row(counts))
         self._meter.keep(self._run_dir)
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
