@@ -11,26 +11,16 @@ when it is first used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
-from drivetrain.core.processes import succeeds_anew
+from drivetrain.core.processes import said_anew, succeeds_anew
 from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig
 
-_QUESTION = """
-import json, jax
-try:
-    gpus = [device.device_kind for device in jax.devices("gpu")]
-except RuntimeError:
-    gpus = []
-print(json.dumps(gpus))
-"""
+_QUESTION = "import jax; print(len(jax.devices('gpu')))"  # an error where there is none
 MIN_WORK = 2_000_000
 """Rows of a batch times parameters below which several learners are refused: an estimate of where they begin to
 gain. An exchange takes about 0.1 ms, as long as 1 million of these take a DQN learner on one core
@@ -84,8 +74,8 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
         InvalidInput: There are too few GPUs or cores for the learners, or too little work.
     """
     if config.run.device == "gpu":
-        answer = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, check=False)
-        _require_enough(config, len(json.loads(answer.stdout)) if answer.returncode == 0 else 0)
+        said = said_anew(_QUESTION)
+        _require_enough(config, int(said.split()[-1]) if said else 0)  # others may print before
     wanted = config.num_learners
     if wanted == 1:
         return
