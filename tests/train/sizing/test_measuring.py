@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
@@ -19,8 +21,9 @@ from whole_run import SMALL, read
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_experience
 from drivetrain.train.runs.requirements import describe as interface_of
-from drivetrain.train.sizing import beats
+from drivetrain.train.sizing import beats, worker
 from drivetrain.train.sizing.beats import Beats
 from drivetrain.train.sizing.choose import size
 from drivetrain.train.sizing.measure import Question, ask
@@ -104,6 +107,23 @@ def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_aro
     interface = interface_of(config)
     with pytest.raises(RunError, match=rf"acting could not be measured{said}; give num_actors"):
         size(config, interface)
+
+
+class Films(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (36, 36), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((36, 36), np.uint8), {}
+
+
+def test_what_is_measured_with_has_the_frames_that_the_open_windows_of_many_environments_hold():
+    many = {"envs_per_actor": 900, "frame_stack": 4, "num_step": 3, "warmup_steps": 5_000, "capacity": 100_000}
+    config = TrainConfig.default("dqn", Films).override(num_actors=1, **many).resolved()
+    interface = interface_of(config)
+    with make_experience(worker._small(config, interface), interface, shared=False) as replay:
+        assert replay.writer(num_envs=900) is not None, "it would be refused"
 
 
 def test_only_an_environment_that_is_turned_to_is_worked_with(monkeypatch):
