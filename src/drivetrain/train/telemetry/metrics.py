@@ -71,9 +71,10 @@ class MetricsFile:
 
         An evaluation that was played again, after a death or a resume, is there already.
         """
-        if _evaluated_at(row) is not None and _evaluated_at(row) == self._evaluated:
-            return
-        self._evaluated = _evaluated_at(row) or self._evaluated
+        if (evaluated := _evaluated_at(row)) is not None:
+            if evaluated == self._evaluated:
+                return
+            self._evaluated = evaluated
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
         line = json.dumps(finite).encode() + b"\n"
         if self._try(str(self._path), lambda: append_whole(self._at_its_path(), line)):
