@@ -194,7 +194,7 @@ def make_actor(
         from drivetrain.train.actor.fused.actor import FusedActor  # imports jax: only where it is needed
 
         return FusedActor(config, interface, vector, make_writer, path, beat, rest)
-    policy = acting_policy(config, interface, vector, encoders)
+    policy = make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
     if not config.run.deterministic:
         exploration = Together(config, interface, path)
         goal_seed = int(stream(config.run.seed, "goals", *path).integers(2**31))
@@ -203,10 +203,3 @@ def make_actor(
     part = None if episodes is None else episodes.part(index * count, count)
     exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
     return Actor(config, interface, policy, make_writer, exploration, part, encoders, beat, rest)
-
-
-def acting_policy(
-    config: TrainConfig, interface: Interface, vector: NDArray[np.float32], encoders: Encoders | None
-) -> Policy:
-    """The policy of what an actor sees, on what is published."""
-    return make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
