@@ -176,6 +176,28 @@ def test_what_takes_longer_than_its_time_raises_a_sentence_and_what_does_not_lea
     assert (signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]) == (signal.SIG_DFL, 0)
 
 
+STOPPED = """
+import os, signal, subprocess
+from drivetrain.core.errors import TimedOut
+from drivetrain.core.signals import time_limit
+goes_on = False
+try:
+    with time_limit(0.3, "it hangs"):
+        with subprocess.Popen(["sh", "-c", f"sleep 1.5; kill -CONT {os.getpid()}"]):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        goes_on = True
+        signal.pause()
+except TimedOut:
+    assert goes_on
+else:
+    raise AssertionError
+"""
+
+
+def test_what_was_stopped_when_its_time_was_over_has_it_again_and_no_more():
+    assert succeeds_anew(STOPPED)
+
+
 @pytest.mark.usefixtures("no_alarm")
 def test_an_alarm_that_somebody_else_has_set_is_left_as_it_is():
     signal.setitimer(signal.ITIMER_REAL, 50)

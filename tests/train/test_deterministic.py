@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 import time
 
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
+
+import optax
 
 from drivetrain.train import resume, train
 from drivetrain.train.learner.learner import Learner
@@ -162,6 +165,33 @@ def test_an_interrupt_among_the_updates_of_a_round_ends_a_run_that_then_goes_on_
     assert (meta["num_steps"], meta["num_updates"] % 32 > 0) == (108, True)
     assert meta["num_updates"] < 64
     resume(tmp_path / "ended", num_actors=num_actors)
+    require_equal(tmp_path / "whole", tmp_path / "ended")
+
+
+@pytest.mark.whole
+def test_ctrl_c_while_a_rollout_is_taken_ends_a_run_of_processes_that_then_goes_on_to_the_same_bits(tmp_path):
+    caller = os.getpid()
+
+    def interrupting(rate):
+        if (roles := sys.modules.get("drivetrain.train.processes.roles.learner")) is not None:
+            take, taken = roles.Rounds.take, []
+
+            def interrupt(rounds):
+                take(rounds)
+                taken.append(rounds)
+                if len(taken) == 4 and roles.Rounds.take is interrupt:  # it may be asked for optimizers again
+                    os.kill(caller, signal.SIGINT)
+                    time.sleep(1.0)  # until everybody is told
+
+            roles.Rounds.take = interrupt
+        return optax.adam(rate)
+
+    run("ppo", tmp_path / "whole", 0, optimizer=optax.adam)
+    with pytest.raises(KeyboardInterrupt):
+        run("ppo", tmp_path / "ended", 1, optimizer=interrupting)
+    meta = load_checkpoint(tmp_path / "ended")[1]
+    assert (meta["num_steps"], meta["num_updates"]) == (4 * 64, 4 * 8)
+    resume(tmp_path / "ended", optimizer=optax.adam)
     require_equal(tmp_path / "whole", tmp_path / "ended")
 
 

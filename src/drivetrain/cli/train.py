@@ -16,7 +16,7 @@ import tyro
 
 from drivetrain.cli.flags import read_flags
 from drivetrain.core.errors import DrivetrainError, InvalidInput
-from drivetrain.core.threads import prepare_computation
+from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.core.words import counted, reward, size
 from drivetrain.scope.report.console import console
 from drivetrain.train.config import AGENTS, TrainConfig
@@ -24,7 +24,7 @@ from drivetrain.train.config.names import called_elsewhere
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.presets import Preset, preset, preset_for
 from drivetrain.train.episode import succeeded
-from drivetrain.train.learner.devices import device_environment, reserve_devices
+from drivetrain.train.learner.devices import reserve_devices
 from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.seed_lists import parse_seeds
 
@@ -213,7 +213,7 @@ def prepare_this_process(config: TrainConfig) -> None:
     """
     if config.num_actors > 0 and not (config.run.deterministic and config.switch_at is not None):
         return
-    os.environ.update(device_environment(config, os.environ))
+    os.environ.update(one_thread_environment(os.environ, num_devices=config.num_learners))
     prepare_computation()
 
 

@@ -90,10 +90,14 @@ def how_ended(code: int) -> str:
 
 def succeeds_anew(program: str) -> bool:
     """Whether a few lines of Python raise nothing in a new process with our `sys.path`."""
-    command = [sys.executable, "-P", "-c", program]
-    return (
-        subprocess.run(command, env={**os.environ, **import_path()}, capture_output=True, check=False).returncode == 0
-    )
+    return said_anew(program) is not None
+
+
+def said_anew(program: str) -> str | None:
+    """What a few lines of Python print in a new process with our `sys.path`; None: they have raised something."""
+    command, environment = [sys.executable, "-P", "-c", program], {**os.environ, **import_path()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    return done.stdout if done.returncode == 0 else None
 
 
 def import_path() -> dict[str, str]:

@@ -4,6 +4,7 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator
 from types import FrameType
@@ -13,6 +14,7 @@ from drivetrain.core.errors import TimedOut
 from drivetrain.core.interrupts import NotedInterrupts, end_at_next_interrupt
 
 _LONGEST_S = 1e8  # which alarms of every platform can be set to
+_LATE_S = 1.0  # behind the time of an alarm: then nothing ran here, as while the process was stopped
 
 
 class Signals:
@@ -111,6 +113,7 @@ def time_limit(seconds: float, sentence: str) -> Generator[None, None, None]:
     """Let the block raise a sentence where it takes longer: waiting in Python ends then, computing in C does not.
 
     By the process's alarm, so only in the main thread, and where nobody else has set one; elsewhere nothing is limited.
+    Where the alarm finds the process stopped, as by Ctrl-Z, the block has all of its time again.
 
     Raises:
         TimedOut: It took longer.
@@ -121,10 +124,18 @@ def time_limit(seconds: float, sentence: str) -> Generator[None, None, None]:
         return
 
     def end(signum: int, frame: FrameType | None) -> None:
-        raise TimedOut(sentence)
+        if time.monotonic() - due_s < _LATE_S:
+            raise TimedOut(sentence)
+        begin()
 
+    def begin() -> None:
+        nonlocal due_s
+        due_s = time.monotonic() + seconds
+        signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST_S))
+
+    due_s = 0.0
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, min(seconds, _LONGEST_S))
+    begin()
     try:
         yield
     finally:

@@ -315,21 +315,25 @@ class Loop:
     def _save(self) -> None:
         while self._begun:
             self._finish()
-        if self._rounds is None:  # what has been seen since the last updates, or before the first
-            self._observe()
+        if not self._config.on_policy:  # of a rollout that is not learned from nothing is kept
+            self._meter.mark(self._counts.committed)
+            if self._rounds is None:  # what has been seen since the last updates, or before the first
+                self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
         self._saver.save(arrays, self._progress())
         for outcome in self._saver.outcomes():
             if "note" in outcome:
                 self._display.note(outcome["note"])
             else:
-                self._meter.keep(self._job.run_dir, self._counts.committed)
+                self._meter.keep(self._job.run_dir)
                 self._write(outcome)
 
     def _progress(self) -> Progress:
         """Where the run is."""
         now_s, origin = time.monotonic() - self._began_s, self._job.origin
         _, num_steps, num_updates = self._counts
+        if self._config.on_policy:  # a rollout that is not learned from is gathered again
+            num_steps = self._rules.calling_for(num_updates)
         return Progress(num_steps, num_updates, origin.elapsed_s + now_s, origin.learning_s + now_s)
 
     def _row(self) -> Row:

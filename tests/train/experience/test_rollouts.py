@@ -1,15 +1,18 @@
 """Rollouts: what is written where, who waits for whom, and whole runs of PPO."""
 
+import contextlib
 import json
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+from gymnasium.envs.classic_control import CartPoleEnv
 from whole_run import rows_without_times
 
 from drivetrain.core.errors import InvalidInput
@@ -246,6 +249,34 @@ def test_a_run_goes_on_from_its_checkpoint_with_whole_rollouts(tmp_path, num_act
     assert (meta["num_steps"], meta["num_updates"], meta["num_resumes"]) == (1_408, 176, 1)
     assert not np.array_equal(before["params"], after["params"])
     assert (before["moments"][:, 0].sum(), after["moments"][:, 0].sum()) == (1_024, 1_408), "all steps, each once"
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("num_actors", [0, 2])
+def test_steps_of_a_rollout_that_an_interrupt_has_cut_count_once(tmp_path, num_actors):
+    caller, mark = os.getpid(), tmp_path / "interrupted"
+
+    class Interrupting(CartPoleEnv):
+        num_steps = 0
+
+        def step(self, action):
+            Interrupting.num_steps += 1  # of all environments in a process
+            if Interrupting.num_steps == 135:  # in the third rollout, or the fifth
+                with contextlib.suppress(FileExistsError):
+                    mark.touch(exist_ok=False)
+                    os.kill(caller, signal.SIGINT)
+                    time.sleep(0.5)  # until everybody is told
+            return super().step(action)
+
+    run_dir = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train("ppo", Interrupting, run_dir=str(run_dir), num_actors=num_actors, **SMALL, **NORMALISED)
+    arrays, meta = load_checkpoint(run_dir)
+    assert meta["num_steps"] == meta["num_updates"] * 8 == (256 if num_actors else 128)
+    assert arrays["moments"][:, 0].sum() == meta["num_steps"]
+    resume(run_dir, env=Interrupting)
+    arrays, meta = load_checkpoint(run_dir)
+    assert arrays["moments"][:, 0].sum() == meta["num_steps"] == 1_024
 
 
 def test_steps_of_a_rollout_that_nothing_was_learned_from_are_taken_again(tmp_path):

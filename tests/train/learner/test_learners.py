@@ -142,6 +142,17 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(tmp_path):
 
 
 @pytest.mark.release
+def test_what_others_print_where_jax_is_asked_for_gpus_is_no_answer(tmp_path, monkeypatch):
+    if jax.default_backend() == "gpu":
+        pytest.skip("there is a GPU here")
+    (tmp_path / "sitecustomize.py").write_text("print('a plugin is here')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidInput, match="device: expected a GPU, and JAX sees none here"):
+        require_devices(TrainConfig.default("dqn", "CartPole-v1").override(device="gpu"), 100, 2)
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("env", ["CartPole-v1", "drivetrain/CartPole-v1"])
 def test_platforms_that_jax_does_not_find_are_refused_before_anything_starts(tmp_path, monkeypatch, env):
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")

@@ -90,6 +90,14 @@ def test_the_replay_is_saved_and_only_what_is_new_is_written(tmp_path):
         assert content(loaded) == content(replay) == (list(range(2010)), 2010)
 
 
+def test_a_replay_that_somebody_has_taken_away_has_no_size(tmp_path):
+    replay = make_replay()
+    add(replay, 0, 20)
+    save_checkpoint(tmp_path, ARRAYS, META, replay=replay)
+    (tmp_path / "checkpoint" / "replay-1").unlink()
+    assert checkpoint_nbytes(tmp_path) == ((tmp_path / "checkpoint" / "state-1.npz").stat().st_size, 0)
+
+
 def test_without_hard_links_the_replay_is_written_whole(tmp_path, monkeypatch):
     def no_links(*_):
         raise PermissionError("no hard links here")

@@ -100,19 +100,15 @@ def test_processes_write_them_too_and_the_policy_of_one_can_be_played(tmp_path, 
 
 
 @pytest.mark.whole
-def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path):
-    settings = {name: value for name, value in SMALL.items() if name not in ("capacity", "warmup_steps", "batch_size")}
-    train(
-        "ppo",
-        "CartPole-v1",
-        run_dir=tmp_path / "run",
-        num_actors=0,
-        num_envs=2,
-        rollout_length=10,
-        batch_size=10,
-        **settings,
-    )
-    assert {num_steps % 20 for num_steps, _ in checkpoints(tmp_path / "run")} == {0}
+@pytest.mark.parametrize("num_actors", [0, 1])
+def test_a_rollout_that_is_not_learned_from_is_in_none(tmp_path, num_actors):
+    rollouts = {"num_envs": 2, "rollout_length": 10, "batch_size": 10, "num_epochs": 1, "num_actors": num_actors}
+    settings = {name: value for name, value in SMALL.items() if name not in ("capacity", "warmup_steps")}
+    train("ppo", "CartPole-v1", run_dir=tmp_path / "run", **settings | rollouts)
+    found = checkpoints(tmp_path / "run")
+    assert {num_steps % 20 for num_steps, _ in found} == {0}
+    assert found[-1] == (120, 12)
+    assert all(num_updates == num_steps // 10 > 0 for num_steps, num_updates in found)
 
 
 @pytest.mark.whole

@@ -10,6 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
@@ -19,9 +21,10 @@ from whole_run import SMALL, read
 
 from drivetrain.core.errors import RunError
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.experience.experience import make_experience
 from drivetrain.train.runs.requirements import describe as interface_of
-from drivetrain.train.sizing import beats
-from drivetrain.train.sizing.beats import Beats, Patience
+from drivetrain.train.sizing import beats, worker
+from drivetrain.train.sizing.beats import Beats
 from drivetrain.train.sizing.choose import size
 from drivetrain.train.sizing.measure import Question, ask
 from live_processes import wait_until_dead
@@ -106,24 +109,38 @@ def test_an_environment_that_fails_while_it_is_measured_is_said_with_the_way_aro
         size(config, interface)
 
 
-def test_only_an_environment_that_is_turned_to_and_does_not_come_back_tries_patience(monkeypatch):
-    now_s = [0.0]
-    monkeypatch.setattr(beats.time, "monotonic", lambda: now_s[0])
+class Films(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (36, 36), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((36, 36), np.uint8), {}
+
+
+def test_what_is_measured_with_has_the_frames_that_the_open_windows_of_many_environments_hold():
+    many = {"envs_per_actor": 900, "frame_stack": 4, "num_step": 3, "warmup_steps": 5_000, "capacity": 100_000}
+    config = TrainConfig.default("dqn", Films).override(num_actors=1, **many).resolved()
+    interface = interface_of(config)
+    with make_experience(worker._small(config, interface), interface, shared=False) as replay:
+        assert replay.writer(num_envs=900) is not None, "it would be refused"
+
+
+def test_only_an_environment_that_is_turned_to_is_worked_with(monkeypatch):
+    now_ns = [10**9]
+    monkeypatch.setattr(beats.time, "monotonic_ns", lambda: now_ns[0])
     with tempfile.TemporaryFile() as file:
         file.truncate(Beats.NBYTES)
-        worker, patience = Beats(file.fileno()), Patience(Beats(file.fileno()))
+        worker, asking = Beats(file.fileno()), Beats(file.fileno())
 
-        def look_after(seconds):
-            now_s[0] += seconds
-            return patience.look()
+        def after(seconds):
+            now_ns[0] += seconds * 10**9
+            return round(asking.working_s, 3)
 
-        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3, "nothing has begun"
+        assert after(5) == 0, "nothing has begun"
         worker()
-        assert look_after(0.1) == 0.0
-        assert round(look_after(0.1), 3) == 0.1
-        assert round(look_after(0.1), 3) == 0.2
+        assert [after(seconds) for seconds in (0, 1, 2)] == [0, 1, 3]
         worker()
-        assert look_after(0.1) == 0.0
-        assert round(look_after(3600.0), 3) == 0.2, "whoever looks was suspended, too"
+        assert after(2) == 2
         worker.end()
-        assert [look_after(0.1) for _ in range(3)] == [0.0] * 3
+        assert after(1) == 0

@@ -35,6 +35,8 @@ class Actor:
         episodes: Where its environments are, if not at their first episode's begin.
         encoders: Where they are frozen: make what the policy sees and the replay keeps.
         beat: Called before each environment is made, reset or stepped.
+        rest: Called before what they have done is written, which may wait for a disk; not in hindsight, where the
+            environment is asked for rewards then.
         goal_seed: Of the goals that are chosen in hindsight.
     """
 
@@ -48,11 +50,13 @@ class Actor:
         episodes: Episodes | None = None,
         encoders: Encoders | None = None,
         beat: Callable[[], None] = lambda: None,
+        rest: Callable[[], None] = lambda: None,
         goal_seed: int = 0,
     ) -> None:
         self._num_envs = self.steps_per_call = config.envs_per_actor
         self._env_id = config.env
         self._clip_rewards = config.environment.clip_rewards
+        self._rest = rest if not config.in_hindsight else lambda: None
         self._policy = policy
         self._exploration = exploration = exploration or Together(config, interface, (0, 0))
         self._actions = INFERENCE(exploration.actions)
@@ -95,6 +99,7 @@ class Actor:
                 self._truncated[index] = truncated
                 self._return[index] += reward
                 self._length[index] += 1
+        self._rest()
         require_finite(self._env_id, self._next_obs, self._length[:num_envs])
         rewards = self._reward[:num_envs]
         if self._clip_rewards:
@@ -168,6 +173,7 @@ def make_actor(
     num_steps: int,
     encoders: Encoders | None,
     beat: Callable[[], None] = lambda: None,
+    rest: Callable[[], None] = lambda: None,
 ) -> Stepper:
     """What steps an actor's environments, in a run that is new or gone on with.
 
@@ -181,27 +187,19 @@ def make_actor(
         episodes: Of a deterministic run that goes on: where all environments are.
         num_steps: Steps that the run has taken before.
         encoders: Where they are frozen.
-        beat: Called before each of Gymnasium's environments is made, reset or stepped.
+        beat: Called before each of Gymnasium's environments is made, reset or stepped, and before each call of kernels.
+        rest: Called before what they have done is written, see `Actor`.
     """
     if config.fused_engine is not None:
         from drivetrain.train.actor.fused.actor import FusedActor  # imports jax: only where it is needed
 
-        return FusedActor(config, interface, vector, make_writer, path)
-    policy = acting_policy(config, interface, vector, encoders)
+        return FusedActor(config, interface, vector, make_writer, path, beat, rest)
+    policy = make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
     if not config.run.deterministic:
         exploration = Together(config, interface, path)
         goal_seed = int(stream(config.run.seed, "goals", *path).integers(2**31))
-        return Actor(
-            config, interface, policy, make_writer, exploration, encoders=encoders, beat=beat, goal_seed=goal_seed
-        )
+        return Actor(config, interface, policy, make_writer, exploration, None, encoders, beat, rest, goal_seed)
     count = config.envs_per_actor
     part = None if episodes is None else episodes.part(index * count, count)
     exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
-    return Actor(config, interface, policy, make_writer, exploration, part, encoders, beat)
-
-
-def acting_policy(
-    config: TrainConfig, interface: Interface, vector: NDArray[np.float32], encoders: Encoders | None
-) -> Policy:
-    """The policy of what an actor sees, on what is published."""
-    return make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
+    return Actor(config, interface, policy, make_writer, exploration, part, encoders, beat, rest)

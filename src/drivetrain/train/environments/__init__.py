@@ -8,4 +8,5 @@ goals.py         what steps with other goals would have been rewarded with
 sim_params.py    the parameters of simulators that are other than usual, or drawn for each environment
 unmade.py        why one cannot be made, and what is to be done about it
 faults.py        what they may not return or raise, in sentences
+watching.py      WatchClock: for how long calls of them go on
 """

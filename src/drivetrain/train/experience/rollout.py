@@ -53,14 +53,16 @@ class RolloutBuffer:
     def __init__(self, memory: Any, config: TrainConfig, interface: Interface, segment: Segment | None = None) -> None:
         self._segment = segment
         self._num_envs = config.envs_per_actor
-        fields = _fields(config, interface)
         offset = 0
-        arrays: dict[str, Any] = {}
-        for name, specs in fields.items():
-            named = {entry: _view(memory, offset + start, spec) for entry, start, spec in _places(specs)}
-            arrays[name] = named if isinstance(specs, dict) else named[""]
-            offset += _nbytes(specs)
-        self.rollout = Rollout(**arrays)
+
+        def view(spec: StoredSpec) -> NDArray[Any]:
+            nonlocal offset
+            shape, dtype = spec
+            array = np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)
+            offset += _nbytes(spec)
+            return array
+
+        self.rollout = Rollout(**{name: _each(view, specs) for name, specs in _fields(config, interface).items()})
         """The arrays themselves, [T, N, ...] each."""
 
     @staticmethod
@@ -173,28 +175,12 @@ def _fields(config: TrainConfig, interface: Interface) -> dict[str, _Specs]:
     return {name: _each(with_lead, specs) for name, specs in stored.items()}
 
 
-def _places(specs: _Specs) -> list[tuple[str, int, StoredSpec]]:
-    """(entry, offset, spec) of the arrays of a field; the entry is "" where there is one array."""
-    entries = specs if isinstance(specs, dict) else {"": specs}
-    offset = 0
-    places: list[tuple[str, int, StoredSpec]] = []
-    for entry, spec in entries.items():
-        places.append((entry, offset, spec))
-        offset += _nbytes(spec)
-    return places
-
-
 def _nbytes(specs: _Specs) -> int:
     """Bytes of a field, each array rounded up to the alignment."""
     if isinstance(specs, dict):
         return sum(map(_nbytes, specs.values()))
     shape, dtype = specs
     return -(-math.prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
-
-
-def _view(memory: Any, offset: int, spec: StoredSpec) -> NDArray[Any]:
-    shape, dtype = spec
-    return np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)
 
 
 def _each(function: Callable[[Any], Any], field: Any) -> Any:

@@ -1,6 +1,6 @@
 """What the learners compute on: as many CPU devices as there are learners, or GPUs.
 
-    device_environment(config) -> a new process -> prepare_devices(config) -> jax.devices()
+    one_thread_environment(num_devices=num_learners) -> a new process -> prepare_devices(config) -> jax.devices()
     reserve_devices(config) -> environments and torsos, which may use JAX -> prepare_devices(config): a sequential run
 
 XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
@@ -11,44 +11,22 @@ when it is first used.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
-from drivetrain.core.processes import succeeds_anew
-from drivetrain.core.threads import one_thread_environment
+from drivetrain.core.processes import said_anew, succeeds_anew
 from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig
 
-_QUESTION = """
-import json, jax
-try:
-    gpus = [device.device_kind for device in jax.devices("gpu")]
-except RuntimeError:
-    gpus = []
-print(json.dumps(gpus))
-"""
+_QUESTION = "import jax; print(len(jax.devices('gpu')))"  # an error where there is none
 MIN_WORK = 2_000_000
 """Rows of a batch times parameters below which several learners are refused: an estimate of where they begin to
 gain. An exchange takes about 0.1 ms, as long as 1 million of these take a DQN learner on one core
 (design/training-learners.md)."""
 _NBYTES_PER_PARAMETER = 4 * 5  # float32: itself, its gradient, two moments of Adam, the target network's
 _REMEDY = 'install JAX for it (pip install "jax[cuda13]"), or use device "auto" or "cpu"'
-
-
-def device_environment(config: TrainConfig, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a process that learns: one computation thread for each learner.
-
-    Args:
-        config: The run's.
-        environ: The present environment.
-    """
-    return one_thread_environment(environ, num_devices=config.num_learners)
 
 
 def require_platforms(config: TrainConfig) -> None:
@@ -96,8 +74,8 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
         InvalidInput: There are too few GPUs or cores for the learners, or too little work.
     """
     if config.run.device == "gpu":
-        answer = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, check=False)
-        _require_enough(config, len(json.loads(answer.stdout)) if answer.returncode == 0 else 0)
+        said = said_anew(_QUESTION)
+        _require_enough(config, int(said.split()[-1]) if said else 0)  # others may print before
     wanted = config.num_learners
     if wanted == 1:
         return

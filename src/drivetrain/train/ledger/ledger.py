@@ -168,7 +168,7 @@ class Ledger:
         def decide(counts: tally.Counts) -> int | None:
             after = counts._replace(updates=counts.updates + begun)
             count = 0 if self.stopping else self._takeable(after)
-            over = self.stopping or self.is_finished(Counts(*after[:3]))
+            over = self.stopping or self.is_finished(after)
             granted, committed, updates = counts[:3]
             held_up = begun > 0 and granted == committed and not self.rules.grantable(1, granted, updates)
             return count if count > 0 or over or held_up else None
@@ -187,7 +187,7 @@ class Ledger:
 
         def decide(counts: tally.Counts) -> int | None:
             done = self._done_by_all()
-            over = self.stopping or self.is_finished(Counts(*counts[:3]))
+            over = self.stopping or self.is_finished(counts)
             if done > self._marks[_RELEASED] and not self.stopping:
                 return done
             return 0 if over else None
@@ -256,7 +256,7 @@ class Ledger:
         """Whether the run was told to end early."""
         return self._tally.stopping
 
-    def is_finished(self, counts: Counts) -> bool:
+    def is_finished(self, counts: Counts | tally.Counts) -> bool:
         """Whether all steps are taken and all updates they call for are done."""
         total = self.rules.total_steps
         return counts.committed == total and counts.updates == self.rules.due(total)

@@ -137,11 +137,11 @@ class Rules:
         With a whole rollout or round; not before a replay that was not kept is filled again, nor before the steps that
         call for the `updates` done, which an environment that failed may have left ahead of them.
         """
-        least = max(granted, self._calling_for(updates))
+        least = max(granted, self.calling_for(updates))
         whole = -(-least // self.steps_per_rollout) * self.steps_per_rollout
         return replace(self, total_steps=min(max(whole, self.refill_until), self.total_steps))
 
-    def _calling_for(self, updates: int) -> int:
+    def calling_for(self, updates: int) -> int:
         """The least steps that call for so many updates."""
         if updates == 0:
             return 0

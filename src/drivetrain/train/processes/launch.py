@@ -26,7 +26,6 @@ from drivetrain.core.garbage import uncollected
 from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault, what
-from drivetrain.train.learner.devices import device_environment
 from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
@@ -59,13 +58,14 @@ class Child:
         self._killed_because = ""
         self._is_kept = False  # by the kernel, though it was killed
         self._ticks = 0
+        num_devices = assignment.config.num_learners if assignment.role == "learner" else 1
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         try:
             with _opened(self.log) as log:
                 self.process = server.begin(
                     assignment,
-                    environment=_computation(assignment),
+                    environment=one_thread_environment(os.environ, num_devices=num_devices),
                     stdout=log,
                     stderr=log,
                     files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],
@@ -142,13 +142,6 @@ def work_of(pid: int) -> tuple[int, bool]:
             ticks += int(numbers[10]) + int(numbers[11])  # utime, stime
             waits_for_disk |= state == b"D" or stat.with_name("wchan").read_bytes() == _WAITS_FOR_FUSE
     return ticks, waits_for_disk
-
-
-def _computation(assignment: Assignment) -> dict[str, str]:
-    """The variables that say how many threads compute: one, or one for each learner."""
-    if assignment.role == "learner":
-        return device_environment(assignment.config, os.environ)
-    return one_thread_environment(os.environ)
 
 
 def log_path(assignment: Assignment) -> Path:

@@ -22,13 +22,13 @@ from drivetrain.core.errors import RunError
 from drivetrain.core.fork_server import ForkServer
 from drivetrain.core.readable import readable
 from drivetrain.core.signals import Signals, raise_for
+from drivetrain.train.environments.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.episode import Episode
 from drivetrain.train.job import Job, result
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.processes.launch import Child, fork_server, kill_all
 from drivetrain.train.processes.topology import Assignment, Memory, Role
-from drivetrain.train.processes.watching import MOST_WATCHED_S, WatchClock
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row, last_evaluation
@@ -217,6 +217,8 @@ class Supervisor:
             self._meter.add_episodes([Episode(*episode) for episode in report["episodes"]])
         elif "note" in report:
             self._display.note(report["note"])
+        elif "saved" in report:
+            self._meter.mark(report["saved"])
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
@@ -224,7 +226,7 @@ class Supervisor:
                 self._evaluated = report["num_steps"], report["num_updates"]
             self._record(report)
             if "checkpoint_nbytes" in report:
-                self._meter.keep(self._run_dir, report["num_steps"])
+                self._meter.keep(self._run_dir)
                 self._drained_at = report["num_steps"] if self._memory.ledger.stopping else None
         else:
             self._take_learning(**report)
@@ -244,10 +246,10 @@ class Supervisor:
         timeout_s = self._config.run.step_timeout_s
         self._watch_clock.look()
         for child in self._children:
-            place = self._place(child)
-            if child.role == "learner" or not (working_s := self._memory.ledger.working_s(place)):
+            if child.role == "learner":
                 continue
-            if self._watch_clock.watched_s(place, working_s) > timeout_s:
+            place = self._place(child)
+            if self._watch_clock.watched_s(place, self._memory.ledger.working_s(place)) > timeout_s:
                 child.kill(f"one of its environments has not come back for {timeout_s:g} s (step_timeout_s)")
 
     def _place(self, child: Child) -> int:
@@ -285,11 +287,11 @@ class Supervisor:
                 lost = self._config.envs_per_actor * (self._config.replay.num_step - 1)
                 needed = self._config.num_rows_before_learning + self._job.origin.num_lost
                 self._memory.ledger.lose_rows(lost, needed)
+        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
         if self._signum or self._failure:
             if child.role == "learner":  # without having saved all of it
-                self._display.note(f"{child.name} {child.describe_end()} (log: {child.log})")
+                self._display.note(ended)
             return
-        ended = f"{child.name} {child.describe_end()} (log: {child.log})"
         if child.role != "learner" and self._has_done_its_part(child):  # as when its environments cannot be closed
             self._display.note(f"{ended}; its part was done")
             return
@@ -327,7 +329,7 @@ class Supervisor:
             return
         taken = counts.committed == self._memory.ledger.rules.total_steps  # the last row waits for the last update
         if not self._config.on_policy and not taken and self._meter.row_is_due(counts):
-            self._write_row(counts)
+            self._record(self._meter.row(counts))
 
     def _report_the_last(self, counts: Counts) -> None:
         """Write the last row, once all actors have told of their last episodes, and the learner of its last updates."""
@@ -337,9 +339,6 @@ class Supervisor:
         learned, moment_s = self._learned
         if learned == counts:
             self._record(self._meter.row(counts, moment_s))
-
-    def _write_row(self, counts: Counts) -> None:
-        self._record(self._meter.row(counts))
 
     def _record(self, row: Row) -> None:
         """Write a row of metrics, show it, and tell the callbacks."""
@@ -351,8 +350,10 @@ class Supervisor:
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
         kill_all(self._children)
-        if self._drained_at is not None:  # actors have told of their last episodes since
-            self._meter.keep(self._run_dir, self._drained_at)
+        committed = self._memory.ledger.counts().committed
+        if committed == self._drained_at:  # actors have told of their last episodes since
+            self._meter.mark(committed)
+            self._meter.keep(self._run_dir)
         self._callbacks.require_none_raised()
         if self._failure:
             raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")
@@ -363,8 +364,8 @@ class Supervisor:
     def _result(self) -> Result:
         counts = self._memory.ledger.counts()
         if self._meter.has_news(counts):
-            self._write_row(counts)
-        self._meter.keep(self._run_dir, counts.committed)
+            self._record(self._meter.row(counts))
+        self._meter.keep(self._run_dir)
         now_s = self._finished_s or time.monotonic()
         learning_s = self._job.origin.learning_s + now_s - (self._memory.ledger.first_step_s or now_s)
         rules = self._memory.ledger.rules

@@ -113,13 +113,16 @@ def has_checkpoint(run_dir: Path) -> bool:
 def checkpoint_nbytes(run_dir: Path) -> tuple[int, int]:
     """Bytes of the run's checkpoint, and how many of them the replay takes; 0 and 0 where there is none.
 
+    What somebody has taken away of it, as a callback that keeps the replay elsewhere, takes none.
+
     Raises:
         FileFormatError: It is damaged.
     """
     folder = run_dir / "checkpoint"
     if not has_checkpoint(run_dir):
         return 0, 0
-    sizes = {key: (folder / name).stat().st_size for key, name in _manifest(folder)["files"].items()}
+    paths = {key: folder / name for key, name in _manifest(folder)["files"].items()}
+    sizes = {key: path.stat().st_size for key, path in paths.items() if path.exists()}
     return sum(sizes.values()), sizes.get("replay", 0)
 
 

@@ -52,5 +52,4 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able: what result.json holds."""
-        fields = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return {**fields, "run_dir": str(self.run_dir), "mean_return": self.mean_return}
+        return {**dataclasses.asdict(self), "run_dir": str(self.run_dir), "mean_return": self.mean_return}

@@ -237,9 +237,8 @@ def origin_of(run_dir: Path, config: TrainConfig, meta: dict[str, Any] | None) -
         learning_s=meta["learning_s"],
         encoder_frozen=meta.get("encoder_frozen", False),  # not in checkpoints from before there was freezing
     )
-    if config.on_policy:  # steps of a rollout that nothing was learned from are taken again
-        num_rollouts = origin.num_updates // config.updates_per_rollout
-        return replace(origin, num_steps=num_rollouts * config.steps_per_rollout)
+    if config.on_policy:  # earlier versions counted steps of a rollout that nothing was learned from
+        return replace(origin, num_steps=Rules.of(config).calling_for(origin.num_updates))
     if "replay" not in meta["files"]:
         filled = _filled(config, origin, origin.num_steps, "has no replay")
         learns_at = max(origin.num_steps + config.updates.warmup_steps, filled)

@@ -88,7 +88,8 @@ def size(config: TrainConfig, interface: Interface) -> Sizing:
     possible = list(allowed(config, actor_counts(config, cores, waits=True), (config.num_learners,), cores))
     if not possible:
         possible = [_with(config, 1, config.num_learners, cores)]  # raises the sentence that says why
-    updates = _updates(possible[0], interface, cores, open_to=_more_learners(config, num_parameters))
+    open_to = config.run.num_learners == "auto" and gains(config, num_parameters)
+    updates = _updates(possible[0], interface, cores, open_to=open_to)
     measured = _acting(possible, interface, updates, cores)
     waits = measured.step_s - measured.step_cpu_s > _WAITING * measured.step_s
     counts = actor_counts(config, cores, waits=waits)
@@ -148,11 +149,6 @@ def describe(best: Estimate, measured: Measurements) -> str:
         f"{counted(envs, 'environment')} {duration(measured.act_s[envs])}; an update {by}; "
         f"{float(Rules.of(config).ratio):.3g} updates per step; {counted(measured.cores, 'core')})"
     )
-
-
-def _more_learners(config: TrainConfig, num_parameters: int) -> bool:
-    """Whether more than one learner is to be looked at."""
-    return config.run.num_learners == "auto" and gains(config, num_parameters)
 
 
 def _updates(config: TrainConfig, interface: Interface, cores: int, *, open_to: bool) -> dict[int, Updating]:

@@ -20,12 +20,13 @@ from drivetrain.core.processes import begin, end, how_ended
 from drivetrain.core.signals import Signals, raise_for
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.environments.watching import WatchClock
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import device_environment
-from drivetrain.train.sizing.beats import Beats, Patience
+from drivetrain.train.sizing.beats import Beats
 
 _START_S = 60.0  # for an interpreter to load what it needs
 _COMPILE_S = 600.0
+_LOOK_S = 0.1
 _REMEDY = 'give num_actors and num_learners as numbers to start without measuring, in place of "auto"'
 
 
@@ -55,10 +56,8 @@ def ask(question: Question) -> dict[str, Any]:
         KeyboardInterrupt: Ctrl-C, after the worker was ended with all that it had started.
         SystemExit: SIGTERM or SIGHUP, likewise.
     """
-    config = question.config
-    threads = one_thread_environment(os.environ)
-    if question.what == "updating":
-        threads = device_environment(config, os.environ)
+    num_devices = question.config.num_learners if question.what == "updating" else 1
+    threads = one_thread_environment(os.environ, num_devices=num_devices)
     with (  # pipes would be held open
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as errors,
@@ -92,13 +91,14 @@ def _code_of(process: subprocess.Popen[bytes], question: Question, turns: Beats)
     Raises:
         RunError: It does not, or one of its environments does not come back.
     """
-    step_timeout_s, patience = question.config.run.step_timeout_s, Patience(turns)
+    step_timeout_s, clock = question.config.run.step_timeout_s, WatchClock()
     timeout_s = _START_S + (step_timeout_s if question.what == "acting" else _COMPILE_S)
     end_s = time.monotonic() + timeout_s
     while time.monotonic() < end_s:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(patience.interval_s)
-        if patience.look() > step_timeout_s:
+            return process.wait(_LOOK_S)
+        clock.look()
+        if clock.watched_s(0, turns.working_s) > step_timeout_s:
             why = f"one of its environments has not come back for {step_timeout_s:g} s (step_timeout_s)"
             raise RunError(f"{question.what} could not be measured: {why}; {_REMEDY}")
     why = f"was to be measured for a moment, and has not come back for {timeout_s:g} s"

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.processes import die_with, told
 from drivetrain.core.seeding import stream
@@ -85,7 +87,7 @@ def _queued_s() -> float:
 def acting(config: TrainConfig, interface: Interface, sizes: tuple[int, ...], turns: Beats) -> dict[str, Any]:
     """Seconds of a step of one environment, of these computing, and of choosing actions for so many."""
     policy = make_policy(config, interface, first_published(config, interface, _rng(config)))
-    experience = make_experience(_small(config), interface, shared=False)
+    experience = make_experience(_small(config, interface), interface, shared=False)
     actor = Actor(config, interface, policy, writers(experience, 0), beat=turns)
     start = 0 if config.on_policy else config.updates.warmup_steps  # from where on the network acts
     try:
@@ -156,12 +158,10 @@ def _updating(config: TrainConfig, interface: Interface) -> dict[str, Any]:
 
 def _filled(config: TrainConfig, interface: Interface) -> Experience:
     """Rows of zeros to learn from: what they hold does not change what an update takes."""
-    config = _small(config)
+    config = _small(config, interface)
     experience = make_experience(config, interface, shared=False)
     if config.on_policy:
         return experience
-    import numpy as np
-
     envs = config.envs_per_actor
     writer = writers(experience, 0)(envs)
     obs, no = interface.zero_observations(envs), np.zeros(envs, np.bool_)
@@ -172,15 +172,16 @@ def _filled(config: TrainConfig, interface: Interface) -> Experience:
     return experience
 
 
-def _small(config: TrainConfig) -> TrainConfig:
-    """With a replay of a few rows."""
+def _small(config: TrainConfig, interface: Interface) -> TrainConfig:
+    """With a replay of a few rows, and room for the frames of open windows."""
     if config.on_policy:
         return config
-    needed = config.num_rows_before_learning + config.envs_per_actor
+    windows = config.envs_per_actor * (config.replay.num_step + interface.frame_stack)
+    needed = config.num_rows_before_learning + windows
     return config.override(capacity=max(needed, min(config.replay.capacity, _NUM_ROWS)))
 
 
-def _rng(config: TrainConfig) -> Any:
+def _rng(config: TrainConfig) -> np.random.Generator:
     return stream(config.run.seed, "network")
 
 

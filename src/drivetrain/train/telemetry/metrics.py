@@ -71,9 +71,10 @@ class MetricsFile:
 
         An evaluation that was played again, after a death or a resume, is there already.
         """
-        if _evaluated_at(row) is not None and _evaluated_at(row) == self._evaluated:
-            return
-        self._evaluated = _evaluated_at(row) or self._evaluated
+        if (evaluated := _evaluated_at(row)) is not None:
+            if evaluated == self._evaluated:
+                return
+            self._evaluated = evaluated
         finite = {name: value for name, value in row.items() if math.isfinite(value)}
         line = json.dumps(finite).encode() + b"\n"
         if self._try(str(self._path), lambda: append_whole(self._at_its_path(), line)):
@@ -184,7 +185,7 @@ class Meter:
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
         self._unreported = unreported
-        self._marked: tuple[int, Unreported] | None = None
+        self._marked = origin.num_steps, replace(unreported)
         self._learning: Row = {}
 
     def add_episodes(self, episodes: Sequence[Episode]) -> None:
@@ -199,19 +200,22 @@ class Meter:
         """The latest metrics of the learner."""
         self._learning = dict(metrics)
 
-    def keep(self, run_dir: Path, num_steps: int) -> None:
-        """Write down what the next row would have, for whoever goes on from the checkpoint of so many steps.
-
-        Not where a row of later steps has it, nor where there is no room: rows and checkpoints tell of that.
-        """
-        at, unreported = self._marked or (num_steps, self._unreported)
-        if at >= self._row_counts.committed:
-            with contextlib.suppress(OSError):
-                unreported.keep(run_dir, at)
-
     def mark(self, num_steps: int) -> None:
-        """Whoever goes on from a checkpoint before the next mark does so from here: rollouts are gathered whole."""
-        self._marked = num_steps, replace(self._unreported)
+        """Whoever goes on from a checkpoint that is begun before the next mark does so from here.
+
+        A row of later steps, which that one does not have any more, may have told what happened before.
+        """
+        if num_steps >= self._row_counts.committed:
+            self._marked = num_steps, replace(self._unreported)
+
+    def keep(self, run_dir: Path) -> None:
+        """Write down what the next row would have had at the mark, for whoever goes on from the checkpoint.
+
+        Not where there is no room: checkpoints tell of that.
+        """
+        num_steps, unreported = self._marked
+        with contextlib.suppress(OSError):
+            unreported.keep(run_dir, num_steps)
 
     def has_news(self, counts: Counts) -> bool:
         """Whether steps or updates were done since the last row."""
@@ -241,8 +245,9 @@ class Meter:
             **self._unreported.row(),
             **self._learning,
         }
-        self._row_s, self._row_counts = now_s, counts
-        self._unreported, self._marked = Unreported(), None
+        self._row_s, self._row_counts, self._unreported = now_s, counts, Unreported()
+        if self._marked[0] == counts.committed:  # rows of later steps are cut where a run goes on
+            self.mark(counts.committed)
         return row
 
 

@@ -6,6 +6,7 @@ weights -> kernel -> a block of steps [num_steps, num_envs, ...] -> replay, roll
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -53,6 +54,8 @@ class FusedActor:
         vector: float32[num_published] that somebody else overwrites between calls.
         make_writer: Gives a writer for so many environments.
         path: Tells its random streams from those of others, and of its predecessors.
+        beat: Called before each call of the kernel.
+        rest: Called before what that has done is written, which may wait for a disk.
     """
 
     def __init__(
@@ -62,7 +65,10 @@ class FusedActor:
         vector: NDArray[np.float32],
         make_writer: WriterMaker,
         path: tuple[int, ...],
+        beat: Callable[[], None] = lambda: None,
+        rest: Callable[[], None] = lambda: None,
     ) -> None:
+        self._beat, self._rest = beat, rest
         self._env_id, self._num_envs = config.env, config.envs_per_actor
         self._clip_rewards = config.environment.clip_rewards
         self._interface, self._make_writer = interface, make_writer
@@ -78,7 +84,9 @@ class FusedActor:
 
     def step(self, num_steps: int, start: int, /) -> list[Episode]:
         """See `Stepper`. The kernel takes all its steps; of the last grant of a run, only those granted are kept."""
+        self._beat()
         block = self._taken(start)
+        self._rest()
         ended = block.terminated | block.truncated
         self._require_numbers(block, ended)
         rows, rest = divmod(num_steps, self._num_envs)

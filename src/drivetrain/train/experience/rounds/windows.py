@@ -78,9 +78,9 @@ def changed_windows(
 
 def round_of(rollout: Rollout) -> Round:
     """The one step of all environments in a buffer of one row; views."""
-    step = rollout._replace(last_obs=None)._asdict()
-    del step["last_obs"]
-    return _each(itemgetter(0), {**step, "next_obs": rollout.last_obs})
+    step = rollout._asdict()
+    step["next_obs"] = step.pop("last_obs")
+    return _each(itemgetter(0), step)
 
 
 def of_env(step: Round, env: int) -> Round:

@@ -34,14 +34,14 @@ def run(assignment: Assignment, reports: Reports) -> None:
     acquire, commit, refresh = WAITING(ledger.acquire), LEDGER(ledger.commit), WEIGHTS(weights.refresh)
     while grant := acquire(assignment.index, config.steps_per_grant):
         refresh()
-        episodes, num_steps = take(actor, grant, assignment, ledger)
+        episodes, num_steps = take(actor, grant, ledger)
+        ledger.note_rest(assignment.index)
         if num_steps < grant.num_steps:  # the run stops; whoever goes on with it takes these steps again
             break
         lag = max(0, ledger.updates - weights.num_updates)  # weights are published before their updates are counted
         if board is not None and actor.moments is not None:
             board.publish(assignment.index, actor.moments.table)
         commit(assignment.index, num_steps)
-        ledger.note_rest(assignment.index)
         news.add(lag, episodes)
     news.tell()
     ledger.note_work(assignment.index)  # environments may hang when they are closed, too
@@ -54,8 +54,6 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
     experience = attach_gathered(assignment)
     arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.encoder_frozen else None
     encoders = Encoders.frozen(config, interface, arrays)
-    beat = partial(ledger.note_work, assignment.index)
-    beat()
     actor = make_actor(
         config,
         interface,
@@ -66,15 +64,16 @@ def _assigned_actor(assignment: Assignment, ledger: Ledger, weights: Weights, bo
         episodes=assignment.episodes,
         num_steps=assignment.origin.num_steps,
         encoders=encoders,
-        beat=beat,
+        beat=partial(ledger.note_work, assignment.index),
+        rest=partial(ledger.note_rest, assignment.index),
     )
+    ledger.note_rest(assignment.index)
     if board is not None and actor.moments is not None:
         actor.moments.table[:] = board.of(assignment.index)  # a predecessor's, or the checkpoint's
-    ledger.note_rest(assignment.index)
     return actor
 
 
-def take(actor: Stepper, grant: Grant, assignment: Assignment, ledger: Ledger) -> tuple[list[Episode], int]:
+def take(actor: Stepper, grant: Grant, ledger: Ledger) -> tuple[list[Episode], int]:
     """Take the steps of a grant, as many at a time as the actor takes: the episodes that ended, and how many steps.
 
     Fewer than granted where the run stops meanwhile: a rollout can be long.
@@ -82,7 +81,6 @@ def take(actor: Stepper, grant: Grant, assignment: Assignment, ledger: Ledger) -
     episodes: list[Episode] = []
     num_steps = 0
     while num_steps < grant.num_steps and not (num_steps and ledger.stopping):
-        ledger.note_work(assignment.index)
         count = min(actor.steps_per_call, grant.num_steps - num_steps)
         episodes += actor.step(count, grant.start + num_steps)
         num_steps += count

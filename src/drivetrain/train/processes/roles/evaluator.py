@@ -20,7 +20,6 @@ def run(assignment: Assignment, reports: Reports) -> None:
         ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         weights = attach_weights(assignment)
         beat, rest = (partial(note, config.num_actors) for note in (ledger.note_work, ledger.note_rest))
-        beat()
         selection = Selection(
             config,
             assignment.interface,

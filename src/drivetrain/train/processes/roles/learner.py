@@ -91,11 +91,12 @@ class Learning:
             count = wait_for_updates(timeout_s=_LOOK_S)  # updates may be far between
             if count or self._may_save():
                 self._catch_up()
-                if self._saver.is_due:
-                    with CHECKPOINT:  # the first: before any update
-                        self._saver.begin(self._arrays(), self._progress())
+                if not self._config.on_policy:
+                    self._begin_saving()  # the first: before any update
             if count:
                 self._learn(count)
+                if self._config.on_policy:  # a rollout that is not learned from is gathered again
+                    self._begin_saving()
 
     def _learn(self, count: int) -> None:
         """Do so many updates, and those that are due before they are done."""
@@ -129,23 +130,25 @@ class Learning:
             self._ledger.release(num_steps)
 
     def _do_due(self) -> None:
-        """Do the updates that the rounds taken call for, until the run is told to end: they may be owed for hours."""
+        """Do the updates that the rounds taken call for, until the run is told to end: they may be owed for hours.
+
+        A rollout's are one call, and done in any case: no checkpoint keeps the rollout.
+        """
         while count := self._ledger.rules.takeable(self._num_steps, self._learner.learned.num_updates):
-            if self._ledger.stopping:
+            if self._ledger.stopping and not self._config.on_policy:
                 return
             self._begin(count)
             self._finish(count)
 
     def _may_save(self) -> bool:
-        """Whether a checkpoint is due where no update is; a rollout that is not learned from is not kept."""
+        """Whether a checkpoint is due where no update is."""
         self._tell()
         return not self._config.on_policy and self._saver.is_due_at(self._ledger.counts().committed)
 
     def end(self) -> None:
         """Write the last checkpoint."""
-        if self._rounds is None:
-            self._observe()  # what has been seen since the last updates, or before the first
-            self._num_steps = self._ledger.counts().committed
+        if self._rounds is None and not self._config.on_policy:
+            self._catch_up()  # with what has been seen since the last updates, or before the first
         self._report()
         self._save()
         self._tell()
@@ -197,12 +200,21 @@ class Learning:
     def _publish(self) -> None:
         self._weights.publish(self._learner.learned.vector, self._learner.learned.num_updates)
 
+    def _begin_saving(self) -> None:
+        """Begin a checkpoint if one is due, beside what follows."""
+        if self._saver.is_due:
+            with CHECKPOINT:
+                self._saver.begin(*self._saved())
+
     @CHECKPOINT
     def _save(self) -> None:
-        self._saver.save(self._arrays(), self._progress())
+        self._saver.save(*self._saved())
 
-    def _arrays(self) -> Arrays:
-        return {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+    def _saved(self) -> tuple[Arrays, Progress]:
+        """What a checkpoint holds from here on; the supervisor is told, which keeps what has happened by now."""
+        arrays, progress = self._learner.learned.arrays(), self._progress()
+        self._reports.send({"saved": progress.num_steps})
+        return {**arrays, **(self._rounds.arrays() if self._rounds is not None else {})}, progress
 
     def _progress(self) -> Progress:
         """Where the run is, between two calls of the learner."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivetrain.train.processes.watching import WatchClock
+from drivetrain.train.environments.watching import WatchClock
 
 
 class Watched:
@@ -41,6 +41,14 @@ def test_the_next_call_begins_anew_and_others_have_their_own():
     watched.began_s = watched.now_s
     assert watched.look_for(1) == pytest.approx(1, abs=0.2)
     assert watched.look(0.1, place=1) == pytest.approx(1, abs=0.3)
+
+
+def test_where_there_is_no_call_none_goes_on():
+    watched = Watched()
+    watched.look_for(10)
+    assert watched.clock.watched_s(0, 0.0) == 0
+    watched.began_s = watched.now_s
+    assert watched.look_for(1) == pytest.approx(1, abs=0.2)
 
 
 def test_a_watcher_that_is_often_held_up_still_sees_that_a_call_does_not_end():

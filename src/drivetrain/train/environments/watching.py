@@ -33,8 +33,10 @@ class WatchClock:
 
         Args:
             place: Whose call it is.
-            working_s: Since when it goes on by the clock.
+            working_s: Since when it goes on by the clock; 0: there is none.
         """
+        if not working_s:
+            return 0.0
         began_s = self._now_s() - working_s  # not by the last look: ending another may have taken its time since
         known = self._begun.get(place)
         if known is None or abs(known[0] - began_s) > _SAME_CALL_S:
