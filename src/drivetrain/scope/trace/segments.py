@@ -251,9 +251,11 @@ def _notes(
         )
     for number, name in enumerate(names_of(processes)):
         own = [thread for thread in threads if thread.process == number]
-        # One for whose events there was no room could not say so, and why is told above.
+        # One for whose events there was no room could not say so, and why is told above. Where the first one has ended,
+        # so has the process: what its others were in then is known, and nothing came after it.
         unended = [one for one in own if not one.num_dropped and not _has_ended(one)]
-        if unended and "end_ns" in about:
+        is_over = any(one.tid == processes[number].pid and _has_ended(one) for one in own)
+        if unended and not is_over and "end_ns" in about:
             notes.append(
                 f"{len(unended)} of {len(own)} threads of process {name} did not say that they ended "
                 "(killed, left by os._exit or os.exec, or still running): what came after the process's last event is "
