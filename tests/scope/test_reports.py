@@ -181,7 +181,7 @@ def test_waiting_in_no_operation_is_told_apart_and_what_dominates_is_what_is_don
     events = [one for begin, end, site in pieces for one in ((begin, BEGIN, site), (end, END, site))]
     words = in_words(Profile(trace_of([thread_of(events)], 0, 1000, sites)))
     assert words[0].startswith("Beside waiting in no operation, most of the time is simulation: 22% of the 900 ns")
-    assert "78% is waiting: for other processes, or for a device." in words
+    assert "78% is waiting: for a thread, a process, a socket or a device, or asleep." in words
 
 
 @pytest.mark.parametrize(("site", "is_said"), [(0, True), (2, False)])  # of brute.SITES: inference, native code

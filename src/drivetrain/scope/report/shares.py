@@ -119,7 +119,7 @@ def in_words(profile: Profile) -> list[str]:
             "setting up: a longer run has less of that."
         )
     if waiting > 0.2 * busy:
-        text.append(f"{waiting / busy:.0%} is waiting: for other processes, or for a device.")
+        text.append(f"{waiting / busy:.0%} is waiting: for a thread, a process, a socket or a device, or asleep.")
     if muted:
         text.append(
             f"{muted / busy:.0%} was left unrecorded, in blocks of steps chosen at random, to learn what recording "
