@@ -273,7 +273,7 @@ class Profile:
         python = CLASSES.index("python")
         found: list[Counter[tuple[str, str]]] = []
         for line in self.timelines:
-            from_python = line.entered_from // len(self.space.phases) % len(CLASSES) == python
+            from_python = self.space.class_of(line.entered_from) == python
             codes, numbers = np.unique(line.entered[from_python], return_counts=True)
             counts = Counter[tuple[str, str]]()
             for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):

@@ -45,9 +45,8 @@ def _lines(profile: Profile) -> Iterator[tuple[str, Timeline]]:
 
 def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     """Per cell the index of the operation with most time in it; -1 where that is idle."""
-    per_operation = len(CLASSES) * len(profile.space.phases)
-    operation = line.state // per_operation
-    operation = np.where(line.state // len(profile.space.phases) % len(CLASSES) == CLASSES.index("idle"), -1, operation)
+    is_idle = profile.space.class_of(line.state) == CLASSES.index("idle")
+    operation = np.where(is_idle, -1, profile.space.operation_of(line.state))
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     bounds = first + np.arange(NUM_CELLS + 1) * ((last - first) / NUM_CELLS)
     found = np.roll(np.unique(np.append(operation, -1)), -1)  # where times are equal, idle comes last
