@@ -37,10 +37,11 @@ def render(profile: Profile, colors: dict[str, str]) -> str:
 
 def _lines(profile: Profile) -> Iterator[tuple[str, Timeline]]:
     """What has a strip, and how it is called: threads, and streams of GPUs."""
+    names = profile.trace.process_names
     for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
-        yield f"{profile.process_name(thread.process)} {profile.thread_name(thread)}", line
+        yield f"{names[thread.process]} {profile.thread_name(thread)}", line
     for track, line in profile.devices.lines_of_tracks.items() if profile.devices else ():
-        yield f"{profile.process_name(track.process)} {track.name}", line
+        yield f"{names[track.process]} {track.name}", line
 
 
 def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
