@@ -5,6 +5,8 @@ import sys
 import threading
 import time
 
+from programs import profiled_text
+
 from drivetrain import scope
 from drivetrain.scope import summing
 from drivetrain.scope.process import leave
@@ -94,6 +96,29 @@ def test_sums_of_a_thread_that_outlasts_a_session_are_not_those_of_a_killed_one(
     finally:
         go_on.set()
         thread.join()
+
+
+KILLED = """
+import os, signal, threading, time
+from drivetrain import scope
+
+threading.Thread(target=time.sleep, args=[100], daemon=True).start()
+with scope.operation("update"):
+    time.sleep(0.2)
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_profiled_program_that_is_killed_was_in_its_operation_until_then(tmp_path):
+    profiled_text(tmp_path / "run", KILLED, check=False)
+    profile = scope.load(tmp_path / "run")
+    assert spent_by_main(profile)["update", "python"] > 0.25e9
+    for thread in {row.thread for row in profile.breakdown()}:
+        assert sum(row.raw_ns for row in profile.breakdown() if row.thread == thread) == profile.wall_ns
+    assert profile.notes == ()
 
 
 WORKERS = """

@@ -100,7 +100,7 @@ def run(
             for signum, handler in before.items():
                 signal.signal(signum, handler)
     with contextlib.suppress(OSError):  # of a full disk, say: how the program ended is told in any case
-        end(folder, exit_code=code)
+        end(folder, exit_code=code, program=process.pid)
     return code
 
 
