@@ -103,7 +103,8 @@ with scope.session(sys.argv[1]):
     child = next(thread for thread in profile.trace.threads if thread.process == 1)
     assert entered(profile, child) == {"collecting": 1, "only in the child": 1}
     assert profile.trace.processes[1].parent == profile.trace.processes[0].pid
-    assert [note for note in profile.trace.notes if "did not say that they ended" in note]
+    (note,) = profile.trace.notes
+    assert f"did not say that they ended (killed, left by os._exit or os.exec, or still running): {child.tid}." in note
     costs = {entry["process"]: entry for entry in profile.overhead()["costs"] if entry["instrument"] == "annotation"}
     assert costs[str(child.tid)]["num_spans"] == 1
     assert costs[str(child.tid)]["expected"] == costs[str(profile.trace.processes[0].pid)]["expected"]

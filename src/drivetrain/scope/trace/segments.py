@@ -275,15 +275,12 @@ def _notes(
             f"{about['num_dropped']} events found no room in {limit} bytes, or on the disk; "
             "a thread is shown as idle from where its first event was dropped."
         )
-    for number, name in enumerate(names_of(processes)):
-        own = [thread for thread in threads if thread.process == number]
-        # One for whose events there was no room could not say so, and why is told above. What the others of a process
-        # were in when it ended is known where its end is.
-        unended = [one for one in own if not one.num_dropped and not _has_ended(one)]
-        if unended and not lived[number].is_known and "end_ns" in about:
-            notes.append(
-                f"{len(unended)} of {len(own)} threads of process {name} did not say that they ended "
-                "(killed, left by os._exit or os.exec, or still running): what came after the process's last event is "
-                "shown as idle."
-            )
+    # A thread for whose events there was no room could not say so, and why is told above.
+    silent = {thread.process for thread in threads if not thread.num_dropped and not _has_ended(thread)}
+    names = [name for n, name in enumerate(names_of(processes)) if n in silent and not lived[n].is_known]
+    if names and "end_ns" in about:
+        notes.append(
+            "Processes that did not say that they ended (killed, left by os._exit or os.exec, or still running): "
+            f"{', '.join(names)}. What came after the last event of each is shown as idle."
+        )
     return notes + read_notes(folder)
