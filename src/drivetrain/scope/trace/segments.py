@@ -18,7 +18,7 @@ from drivetrain.scope.format import FORMAT
 from drivetrain.scope.notes import read_notes
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
-from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace, names_of
+from drivetrain.scope.trace.events import BEGIN, END, SILENT, THREAD_END, Process, Thread, Trace, names_of
 from drivetrain.scope.trace.files import LATEST_NS, header_of, read_json, sites_of
 
 _HEADER = np.dtype(
@@ -195,7 +195,7 @@ def _while_processes_lived(threads: tuple[Thread, ...], lived: Mapping[int, _Liv
             time_ns=np.append(thread.time_ns, until_ns),
             kind=np.append(thread.kind, np.uint8(THREAD_END)),
             site=np.append(thread.site, np.int32(0)),
-            value=np.append(thread.value, np.uint16(0)),
+            value=np.append(thread.value, np.uint16(SILENT)),
         )
 
     return tuple(map(whole, threads))
