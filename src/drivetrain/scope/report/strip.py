@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief, unit_of_time
+from drivetrain.scope.report.amounts import brief
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row, unit_of_time
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.timeline import Timeline
 
