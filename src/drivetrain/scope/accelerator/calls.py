@@ -126,8 +126,8 @@ def cut(
     rows: Ints,
     parts: Ints,
     space: StateSpace,
-    classes: Sequence[int] = BY_PRECEDENCE,
-    gaps: Intervals | None = None,
+    classes: Sequence[int],
+    gaps: Intervals | None,
 ) -> Timeline:
     """The time line with the classes of a thread's calls; all its edges stay.
 
@@ -138,7 +138,8 @@ def cut(
         parts: Per row of `calls` the [operation, phase] it belongs to, for where the time line has none.
         space: Of the states.
         classes: Which to cut out; later ones go before earlier ones.
-        gaps: When the thread's process did not record calls; of a thread that makes any, these are not known then.
+        gaps: When the thread's process did not record calls, if it ever did not; of a thread that makes any, these are
+            not known then.
     """
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     line = _with_gaps(line, gaps, space) if gaps is not None and len(rows) else line
