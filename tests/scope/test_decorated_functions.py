@@ -180,6 +180,7 @@ class Holds:
         self.act = scope.operation("act")(self.itself)
         self.net = scope.operation("net")(Net())
         self.function = recorded_in_module
+        self.other = scope.operation("other")(in_module)
 
     def itself(self):
         return self
@@ -190,6 +191,10 @@ def recorded_in_module():
     pass
 
 
+def in_module():
+    pass
+
+
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_what_an_object_has_decorated_of_its_own_is_its_copys_own_and_decorated_there(tmp_path, again):
     holds = Holds()
@@ -197,7 +202,8 @@ def test_what_an_object_has_decorated_of_its_own_is_its_copys_own_and_decorated_
     with scope.session(tmp_path / "run.scope"):
         assert copied.act() is copied
         assert copied.net(1, 2) == 2
+        assert copied.other() is None
     assert copied.net.__wrapped__ is not holds.net.__wrapped__
     assert copied.function is recorded_in_module
     counts = entered(tmp_path / "run.scope")
-    assert [counts[name] for name in ("act", "net")] == [1, 1]
+    assert [counts[name] for name in ("act", "net", "other")] == [1, 1, 1]

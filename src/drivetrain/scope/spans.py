@@ -128,15 +128,15 @@ def annotation_of(function: object) -> Operation | None:
 
 
 def _reduced(wrapped: Unbound) -> str | tuple[Any, ...]:
-    """How it is copied and pickled: a function by its name, as ever, and so is all else that has one; or what is in
-    it, with the operation that the program has decorated it with, is.
+    """How it is copied and pickled: by its name, as functions are; or, where another has that name, or none could, by
+    what is in it, with the operation that the program has decorated it with.
     """
     function = wrapped.__wrapped__
     path: str = getattr(function, "__qualname__", "")
     found: object = sys.modules.get(getattr(function, "__module__", ""))
     for name in path.split("."):
         found = getattr(found, name, None)
-    if isinstance(function, FunctionType) or found is wrapped:
+    if found is wrapped or (isinstance(function, FunctionType) and found is not function):
         return path
     return annotation_of(wrapped) or _itself, (function,)
 
