@@ -4,16 +4,13 @@ import asyncio
 import copy
 import inspect
 import math
-import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from programs import entered, profiled_text
+from programs import alone, entered, profiled_text
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
@@ -149,9 +146,8 @@ gc.collect()
 empty = type(scope.operation("x")(print)).__new__(type(scope.operation("x")(print)))
 print(repr(empty))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["called", "None"], "")
+    done = alone(text)
+    assert (done.stdout.split(), done.stderr) == ([b"called", b"None"], b"")
 
 
 class Net:
