@@ -129,3 +129,4 @@ def attach(folder: str) -> None:
     imports.install()
     garbage.install()
     atexit.register(leave, path)
+    atexit.register(imports.note_missed)
