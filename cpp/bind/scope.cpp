@@ -108,7 +108,8 @@ nb::tuple operator_callbacks(std::uint32_t site) {
 NB_MODULE(_native, m) {
   m.attr("Span") = nb::steal(bind::make_span_type());
   m.attr("Nothing") = nb::steal(bind::make_nothing_type());
-  m.attr("Wrapped") = nb::steal(bind::make_wrapped_type());
+  m.attr("Unbound") = nb::steal(bind::make_wrapped_type(nullptr));
+  m.attr("Wrapped") = nb::steal(bind::make_wrapped_type(m.attr("Unbound").ptr()));
   m.attr("VERSION") = kEventLogVersion;
   m.attr("EVENT_NBYTES") = sizeof(Event);
   m.attr("MOST_NESTED") = kMostNested;

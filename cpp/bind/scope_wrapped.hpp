@@ -1,10 +1,11 @@
 // Wrapped: a callable that is recorded as a site and otherwise passes for what it wraps.
 //
-// Put in the place of a method of a class, it binds like a function. All attributes are those of the wrapped
-// callable, its class included, so that inspect, functools.wraps, pickle by name and cloudpickle by value (which takes
-// a function apart, and so passes on one that is not recorded, but for what the program itself has decorated: see
-// scope/hooks/cloudpickle.py) see no difference. A hook may ask to be told of each call, before it begins, with its
-// arguments if it wants them: from here, so that no traceback shows that.
+// Put in the place of a method of a class, it binds like a function; Unbound, which is otherwise the same, does not, as
+// builtins do not. All attributes are those of the wrapped callable, its class included, so that inspect,
+// functools.wraps and cloudpickle by value (which takes a function apart, and so passes on one that is not recorded, but
+// for what the program itself has decorated: see scope/hooks/cloudpickle.py) see no difference; how it is copied and
+// pickled is said in scope/spans.py. A hook may ask to be told of each call, before it begins, with its arguments if it
+// wants them: from here, so that no traceback shows that.
 #pragma once
 
 #include <structmember.h>
@@ -16,6 +17,7 @@ namespace drivetrain::bind {
 struct Wrapped {
   PyObject_HEAD
   PyObject* function;
+  PyObject* span;  // of `use`
   PyObject* tell;  // called before each call, of what is traced while it is; null: nobody
   SiteUse use;
   bool tells_arguments;  // or tell is called without any
@@ -62,6 +64,7 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
   }
   Wrapped* wrapped = as_wrapped(self);
   Py_XSETREF(wrapped->function, Py_NewRef(function));
+  Py_XSETREF(wrapped->span, Py_NewRef(span));
   Py_XSETREF(wrapped->tell, tell == Py_None ? nullptr : Py_NewRef(tell));
   wrapped->tells_arguments = tells_arguments != 0;
   wrapped->use = reinterpret_cast<Span*>(span)->use;
@@ -73,6 +76,7 @@ inline int wrapped_init(PyObject* self, PyObject* args, PyObject* keywords) {
 inline int wrapped_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(as_wrapped(self)->function);
+  Py_VISIT(as_wrapped(self)->span);
   Py_VISIT(as_wrapped(self)->tell);
   return 0;
 }
@@ -80,6 +84,7 @@ inline int wrapped_clear(PyObject* self) {
   // A function of Python breaks its own cycles, and can be called to the end: by what is deleted together with it.
   PyObject* function = as_wrapped(self)->function;
   if (function != nullptr && !PyFunction_Check(function)) Py_CLEAR(as_wrapped(self)->function);
+  Py_CLEAR(as_wrapped(self)->span);
   Py_CLEAR(as_wrapped(self)->tell);
   return 0;
 }
@@ -97,13 +102,9 @@ inline void wrapped_dealloc(PyObject* self) {
 inline PyObject* wrapped_get(PyObject* self, PyObject* object, PyObject*) {
   return object == nullptr || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
-/// A function is pickled by its name; so is this.
-inline PyObject* wrapped_reduce(PyObject* self, PyObject*) {
-  return PyObject_GetAttrString(function_of(self), "__qualname__");
-}
 
 inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
-  static const char* const own[] = {"__call__", "__get__", "__reduce__", "__reduce_ex__"};
+  static const char* const own[] = {"__call__", "__get__", "__span__"};
   PyObject* function = function_of(self);
   const char* text = PyUnicode_AsUTF8(name);
   if (text == nullptr) return nullptr;
@@ -117,30 +118,30 @@ inline int wrapped_setattro(PyObject* self, PyObject* name, PyObject* value) {
 }
 inline PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(function_of(self)); }
 
-inline PyObject* make_wrapped_type() {
-  static PyMethodDef methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr},
-                                  {nullptr, nullptr, 0, nullptr}};
+/// Unbound, or Wrapped where that is there to derive it from.
+inline PyObject* make_wrapped_type(PyObject* unbound) {
   static PyMemberDef members[] = {
+      {"__span__", T_OBJECT, offsetof(Wrapped, span), READONLY, nullptr},
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapped, call), READONLY, nullptr},
       {"__weaklistoffset__", T_PYSSIZET, offsetof(Wrapped, weak_references), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
-  static PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(wrapped_init)},
-                                {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
-                                {Py_tp_traverse, reinterpret_cast<void*>(wrapped_traverse)},
-                                {Py_tp_clear, reinterpret_cast<void*>(wrapped_clear)},
-                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                                {Py_tp_descr_get, reinterpret_cast<void*>(wrapped_get)},
-                                {Py_tp_getattro, reinterpret_cast<void*>(wrapped_getattro)},
-                                {Py_tp_setattro, reinterpret_cast<void*>(wrapped_setattro)},
-                                {Py_tp_repr, reinterpret_cast<void*>(wrapped_repr)},
-                                {Py_tp_methods, methods},
-                                {Py_tp_members, members},
-                                {0, nullptr}};
-  static PyType_Spec spec = {"drivetrain.scope._native.Wrapped", sizeof(Wrapped), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                                 Py_TPFLAGS_METHOD_DESCRIPTOR,
-                             slots};
-  return PyType_FromSpec(&spec);
+  PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(wrapped_init)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(wrapped_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(wrapped_clear)},
+                         {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                         {Py_tp_getattro, reinterpret_cast<void*>(wrapped_getattro)},
+                         {Py_tp_setattro, reinterpret_cast<void*>(wrapped_setattro)},
+                         {Py_tp_repr, reinterpret_cast<void*>(wrapped_repr)},
+                         {Py_tp_members, members},
+                         {unbound == nullptr ? 0 : Py_tp_descr_get, reinterpret_cast<void*>(wrapped_get)},
+                         {0, nullptr}};
+  const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;
+  PyType_Spec spec = {"drivetrain.scope._native.Unbound", sizeof(Wrapped), 0, flags | Py_TPFLAGS_BASETYPE, slots};
+  if (unbound == nullptr) return PyType_FromSpec(&spec);
+  spec.name = "drivetrain.scope._native.Wrapped";
+  spec.flags = flags | Py_TPFLAGS_METHOD_DESCRIPTOR;
+  return PyType_FromSpecWithBases(&spec, unbound);
 }
 
 }  // namespace drivetrain::bind

@@ -1,4 +1,4 @@
-"""Runs programs under `drivetrain profile`, in processes of their own."""
+"""Runs programs in processes of their own, by themselves and under `drivetrain profile`."""
 
 import os
 import subprocess
@@ -7,6 +7,25 @@ from collections import Counter
 
 from drivetrain import scope
 from drivetrain.scope.trace.events import BEGIN
+
+
+def alone(text, *arguments, stdin=b"", check=True):
+    """The finished process of a script of this text, in which warnings are errors."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+    return checked(done) if check else done
+
+
+def checked(done):
+    """The same, if it ended well."""
+    if done.returncode != 0:
+        raise AssertionError(f"exit code {done.returncode}\n{done.stderr.decode()}")
+    return done
 
 
 def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=(), pass_fds=()):
@@ -21,9 +40,7 @@ def profiled(folder, *command, check=True, stdin=b"", cwd=None, python_path=(), 
         pass_fds=pass_fds,
         check=False,
     )
-    if check and done.returncode != 0:
-        raise AssertionError(f"exit code {done.returncode}\n{done.stderr.decode()}")
-    return done
+    return checked(done) if check else done
 
 
 def profiled_text(folder, text, *, calibrate_every=0, **how):

@@ -1,16 +1,16 @@
 """What an operation decorates stays what it was; what is no function is refused."""
 
 import asyncio
+import copy
 import inspect
-import os
-import subprocess
-import sys
+import math
+import pickle
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from programs import entered, profiled_text
+from programs import alone, entered, profiled_text
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
@@ -146,6 +146,60 @@ gc.collect()
 empty = type(scope.operation("x")(print)).__new__(type(scope.operation("x")(print)))
 print(repr(empty))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["called", "None"], "")
+    done = alone(text)
+    assert (done.stdout.split(), done.stderr) == ([b"called", b"None"], b"")
+
+
+class Net:
+    """Called like a function, which it is not."""
+
+    def __call__(self, *numbers):
+        return len(numbers)
+
+
+def test_what_is_no_method_where_it_is_an_attribute_of_a_class_is_none_when_it_is_decorated():
+    class Thing:
+        hypot = scope.operation("x")(math.hypot)
+        net = scope.operation("x")(scope.operation("y")(Net()))
+        of_another = scope.operation("x")([1, 2, 1].count)
+        own = scope.operation("x")(lambda self: self)
+
+    thing = Thing()
+    assert (thing.hypot(3, 4), thing.net(1, 2), thing.of_another(1)) == (5.0, 2, 2)
+    assert thing.own() is thing
+
+
+class Holds:
+    """What is decorated in each of its objects."""
+
+    def __init__(self):
+        self.act = scope.operation("act")(self.itself)
+        self.net = scope.operation("net")(Net())
+        self.function = recorded_in_module
+        self.other = scope.operation("other")(in_module)
+
+    def itself(self):
+        return self
+
+
+@scope.operation("module")
+def recorded_in_module():
+    pass
+
+
+def in_module():
+    pass
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_what_an_object_has_decorated_of_its_own_is_its_copys_own_and_decorated_there(tmp_path, again):
+    holds = Holds()
+    copied = again(holds)
+    with scope.session(tmp_path / "run.scope"):
+        assert copied.act() is copied
+        assert copied.net(1, 2) == 2
+        assert copied.other() is None
+    assert copied.net.__wrapped__ is not holds.net.__wrapped__
+    assert copied.function is recorded_in_module
+    counts = entered(tmp_path / "run.scope")
+    assert [counts[name] for name in ("act", "net", "other")] == [1, 1, 1]

@@ -1,14 +1,18 @@
 """Whether a GPU is recorded is decided before the program starts, and said in one sentence where it cannot be."""
 
+import contextlib
 import threading
+import time
 
 import pytest
 
 from drivetrain.cli import doctor
 from drivetrain.cli.main import main
 from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.scope import program
 from drivetrain.scope.cupti import build, examine, headers, injection, readings
 from drivetrain.scope.cupti.plan import plan
+from drivetrain.scope.session import read_about
 
 NOWHERE = "libcuda-that-is-nowhere.so"
 
@@ -94,6 +98,18 @@ def test_an_nvml_that_never_returns_holds_nobody(monkeypatch, tmp_path):
         began.wait()
     over.set()
     assert (tmp_path / "gpu-nvml.not-captured").read_text().startswith("NVML did not answer for 0.01 s")
+
+
+def test_a_session_ends_with_its_program_and_not_with_nvmls_last_word(monkeypatch, tmp_path):
+    left_ns = []
+
+    class Slow(contextlib.nullcontext):
+        def __exit__(self, *exc_info):
+            left_ns.append(time.monotonic_ns())
+
+    monkeypatch.setattr(program, "Readings", Slow)
+    assert program.run(tmp_path / "run", ["-c", "pass"], gpu=injection.Plan(takes_readings=True)) == 0
+    assert read_about(tmp_path / "run")["end_ns"] <= left_ns[0]
 
 
 def test_an_unknown_mode_is_refused():

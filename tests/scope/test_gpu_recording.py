@@ -176,8 +176,16 @@ for _ in range(2):
     assert "forked after their parent had begun to use CUDA" in note
 
 
-def test_a_program_that_is_killed_leaves_what_was_handed_over(folder):
-    text = "fake.cuInit(0)\nlaunch('before')\nfake.fake_flush()\nlaunch('after')\nos.kill(os.getpid(), 9)\n"
+KILLED_BY_A_THREAD = """
+import threading, time
+threading.Thread(target=lambda: time.sleep(0.01) or os.kill(os.getpid(), 9)).start()
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("kill", ["os.kill(os.getpid(), 9)", KILLED_BY_A_THREAD])
+def test_a_program_that_is_killed_leaves_what_was_handed_over(folder, kill):
+    text = f"fake.cuInit(0)\nlaunch('before')\nfake.fake_flush()\nlaunch('after')\n{kill}\n"
     done = profiled_text(folder, fake_gpu.PROGRAM + text, check=False)
     assert done.returncode == -signal.SIGKILL
     profile = scope.load(folder)

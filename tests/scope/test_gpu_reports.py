@@ -118,7 +118,7 @@ def test_waiting_for_a_device_is_waiting():
     longer = trace.gpu.api.end_ns + 200 * US * (trace.gpu.api.name == 1)
     slow = replace(trace, gpu=replace(trace.gpu, api=replace(trace.gpu.api, end_ns=longer)))
     text = " ".join(in_words(Profile(slow)))
-    assert "47% is waiting: for other processes, or for a device" in text
+    assert "47% is waiting: for a thread, a process, a socket or a device, or asleep" in text
 
 
 @pytest.mark.parametrize("failure", ["cupti refused", "no compiler"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import alone
 
 from drivetrain import scope
 from drivetrain.cli.main import main
@@ -52,14 +53,6 @@ def lasting():
 
 def operations(folder):
     return {row.operation for row in scope.load(folder).breakdown()}
-
-
-def run(text, folder):
-    """A script in a process of its own; it has the folder as its argument."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", text, str(folder)], env=environment, check=False, capture_output=True
-    )
 
 
 def test_a_session_is_ended_wherever_the_program_has_gone_by_then(tmp_path, monkeypatch):
@@ -107,8 +100,7 @@ os.waitpid(child, 0)
 
 
 def test_a_forked_child_that_goes_on_after_a_session_does_not_make_it_longer(tmp_path):
-    done = run(OUTLIVED, tmp_path / "run.scope")
-    assert done.returncode == 0, done.stderr.decode()
+    alone(OUTLIVED, tmp_path / "run.scope")
     profile = scope.load(tmp_path / "run.scope")
     about = profile.trace.about
     assert profile.wall_ns == about["end_ns"] - about["begin_ns"]
@@ -193,8 +185,7 @@ over.set()
 thread.join()
 assert sizes == [before], (before, sizes)
 """
-    done = run(text, tmp_path / "run.scope")
-    assert done.returncode == 0, done.stderr.decode()
+    alone(text, tmp_path / "run.scope")
 
 
 def test_events_of_threads_that_had_no_room_at_all_are_counted_too(tmp_path):
@@ -250,10 +241,7 @@ scope.operation("something else")
 with scope.session(sys.argv[1]), pickle.loads(bytes.fromhex(sys.stdin.read())):
     pass
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    sent = pickle.dumps(scope.operation("sent")).hex().encode()
-    command = [sys.executable, "-W", "error", "-c", text, str(tmp_path / "run.scope")]
-    subprocess.run(command, env=environment, input=sent, check=True)
+    alone(text, tmp_path / "run.scope", stdin=pickle.dumps(scope.operation("sent")).hex().encode())
     assert "sent" in operations(tmp_path / "run.scope")
 
 
@@ -324,8 +312,7 @@ try:
 except OSError as error:
     print(error.filename)
 """
-    done = run(text, tmp_path / "run.scope")
-    assert done.returncode == 0, done.stderr.decode()
+    done = alone(text, tmp_path / "run.scope")
     assert done.stdout.decode().strip() == str(tmp_path / "run.scope")
 
 
@@ -361,8 +348,7 @@ with scope.session(sys.argv[1]):
         print("it ran")
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 """
-    done = run(text, tmp_path / "run.scope")
-    assert done.returncode == 0, done.stderr.decode()
+    done = alone(text, tmp_path / "run.scope")
     assert done.stdout.decode().strip() == "it ran"
     assert any("was not ended" in note for note in scope.load(tmp_path / "run.scope").notes)
     assert not list((tmp_path / "run.scope").glob("session.json.*"))
@@ -379,8 +365,7 @@ try:
 except OSError as error:
     print(error.filename)
 """
-    done = run(text, tmp_path / "run.scope")
-    assert done.returncode == 0, done.stderr.decode()
+    done = alone(text, tmp_path / "run.scope")
     assert done.stdout.decode().strip() == str(tmp_path / "run.scope" / "session.json")
     assert list((tmp_path / "run.scope").iterdir()) == []
 
@@ -395,6 +380,6 @@ from drivetrain.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 sys.exit(main(["profile", "-o", sys.argv[1], {str(script)!r}]))
 """
-    done = run(text, folder)
+    done = alone(text, folder, check=False)
     assert done.returncode == 2
     assert done.stderr.decode() == f"drivetrain: error: {folder / 'session.json'}: File too large\n"

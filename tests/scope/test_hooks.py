@@ -121,6 +121,30 @@ def test_a_simulator_in_a_zip_file_is_recorded_and_the_modules_beside_it_are_lef
     assert entered(folder)["sim.step"] == 2
 
 
+IN_FRONT = """
+import importlib.machinery, sys
+
+class First(importlib.machinery.PathFinder):  # as of import hooks that check types
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return super().find_spec(name, path, target) if name == "sim" else None
+
+sys.meta_path.insert(0, First)
+sys.modules["torch"] = None  # is not to be imported
+import sim
+assert sim.step() == 1
+"""
+
+
+def test_a_module_that_a_finder_of_the_programs_own_has_is_noted_as_that_and_not_as_never_imported(folder, tmp_path):
+    (tmp_path / "sim.py").write_text("def step():\n    return 1")
+    script = tmp_path / "play.py"
+    script.write_text(IN_FRONT)
+    profiled(folder, "--simulator", "sim:step", script)
+    (note,) = scope.load(folder).trace.notes
+    assert re.fullmatch(r"Process \d+: sim was not hooked: it was imported past the recording, .*", note)
+
+
 LOADERS = """
 import importlib.machinery, sys
 

@@ -18,6 +18,20 @@ def test_a_note_that_cannot_be_written_is_not_said_and_none_is_too_odd_to_be(tmp
     assert read_notes(tmp_path) == [r"the file \udce4.py"]
 
 
+def test_what_processes_say_alike_is_read_once(tmp_path):
+    for number in (71, 9, 72):
+        leave_note(tmp_path, f"{number}.jax", f"Process {number}: jax was not hooked: it is new")
+        leave_note(tmp_path, f"{number}.other", f"Process {number} ({number}) was not captured")
+    leave_note(tmp_path, "gpu-refused", "9 records are missing")
+    assert read_notes(tmp_path) == [
+        "Process 71: jax was not hooked: it is new (likewise 72, 9)",
+        "Process 71 (71) was not captured",
+        "Process 72 (72) was not captured",
+        "Process 9 (9) was not captured",
+        "9 records are missing",
+    ]
+
+
 def test_notes_that_are_not_text_are_read_all_the_same(tmp_path):
     (tmp_path / "7.not-captured").write_bytes(b"\xff was not hooked")
     assert read_notes(tmp_path) == ["� was not hooked"]

@@ -56,6 +56,15 @@ def test_numbers_that_nobody_measured_are_left_out(tmp_path, number):
     assert list(prior.recall(file)) == ["annotation"]
 
 
+def test_a_cache_on_a_full_disk_is_as_it_was_with_nothing_beside_it(tmp_path, full_disk):
+    file = tmp_path / "cache" / "costs.json"
+    prior.remember({"call": (1.0, 0.1)}, file)
+    before = file.read_text()
+    with full_disk(20):
+        prior.remember({"call": (2.0, 0.1)}, file)
+    assert [(path, path.read_text()) for path in file.parent.iterdir()] == [(file, before)]
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").touch()
     prior.remember({"call": (1.0, 0.1)}, tmp_path / "file" / "costs.json")

@@ -146,6 +146,15 @@ def test_a_narrow_terminal_cuts_no_name_short_and_no_number_in_two(tmp_path, cap
     assert "…" not in capsys.readouterr().out
 
 
+def test_a_name_without_an_end_takes_a_few_lines_and_no_screens_of_a_terminal(tmp_path, capsys):
+    with scope.session(tmp_path / "one", calibrate_every=0), scope.operation("x" * 5_000):
+        sum(range(100_000))
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for folders in (["one"], ["one", "two"]):
+        assert main(["report", *(str(tmp_path / folder) for folder in folders)]) == 0
+        assert 160 <= capsys.readouterr().out.count("x") < 700
+
+
 def test_eighty_columns_hold_the_longest_names_that_the_profiler_gives(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with scope.session(tmp_path / "run"), span(Site("wait", "backpropagation", "accelerator_sync")):
@@ -181,7 +190,7 @@ def test_waiting_in_no_operation_is_told_apart_and_what_dominates_is_what_is_don
     events = [one for begin, end, site in pieces for one in ((begin, BEGIN, site), (end, END, site))]
     words = in_words(Profile(trace_of([thread_of(events)], 0, 1000, sites)))
     assert words[0].startswith("Beside waiting in no operation, most of the time is simulation: 22% of the 900 ns")
-    assert "78% is waiting: for other processes, or for a device." in words
+    assert "78% is waiting: for a thread, a process, a socket or a device, or asleep." in words
 
 
 @pytest.mark.parametrize(("site", "is_said"), [(0, True), (2, False)])  # of brute.SITES: inference, native code

@@ -1,9 +1,8 @@
 """Sites are numbered for whoever asks: threads, what interrupts them, and forked children."""
 
-import os
-import subprocess
-import sys
 import threading
+
+from programs import alone
 
 from drivetrain import scope
 from drivetrain.core.errors import InvalidInput
@@ -47,8 +46,7 @@ if (child := os.fork()) == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", text], env=environment, check=True)
+    alone(text)
 
 
 def test_of_sessions_that_threads_begin_at_once_one_records_and_the_others_are_refused(tmp_path):
@@ -103,7 +101,6 @@ with scope.session(sys.argv[1]), scope.operation("mine"):
 for _ in range(2):
     assert os.wait()[1] == 0
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", text, str(tmp_path / "run.scope")], env=environment, check=True)
+    alone(text, tmp_path / "run.scope")
     trace = scope.load(tmp_path / "run.scope").trace
     assert {site.operation for site in trace.sites} & {"mine", "the child's"} == {"mine"}

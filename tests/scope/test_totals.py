@@ -1,11 +1,8 @@
 """Sums of a session say what its events would, in the same space however long it lasts, and survive a kill."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -14,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from browser import FITS, NUM_REQUESTS, needs_chromium, seen
+from programs import alone
 
 from drivetrain import scope
 from drivetrain.core.errors import FileFormatError
@@ -192,9 +190,7 @@ os.wait()
 os.kill(os.getpid(), signal.SIGKILL)
 """
     summing.create(folder)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", text], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert alone(text, check=False).returncode == -signal.SIGKILL
     end(folder)
     totals = Totals.load([folder])
     rows = {(row.process, row.operation): row.num_entered for row in own(totals.rows) if row.operation != "other"}

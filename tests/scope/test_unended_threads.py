@@ -5,7 +5,13 @@ import sys
 import threading
 import time
 
+from programs import profiled_text
+
 from drivetrain import scope
+from drivetrain.scope import summing
+from drivetrain.scope.process import leave
+from drivetrain.scope.session import end
+from drivetrain.scope.totals import Totals
 
 LIVES = """
 import sys, threading, time
@@ -67,7 +73,52 @@ def test_what_outlasts_a_session_that_ends_is_in_its_operation_to_the_end(tmp_pa
         thread.join()
     (row,) = (row for row in profile.breakdown() if row.operation == "mine")
     assert row.raw_ns > 0.15e9
-    assert [note for note in profile.notes if "did not say that they ended" in note]
+    assert profile.notes == (), "nothing of it is missing"
+
+
+def test_sums_of_a_thread_that_outlasts_a_session_are_not_those_of_a_killed_one(tmp_path):
+    go_on, inside = threading.Event(), threading.Event()
+
+    @scope.operation("mine")
+    def wait():
+        inside.set()
+        go_on.wait()
+
+    thread, folder = threading.Thread(target=wait), tmp_path / "sums"
+    summing.create(folder)
+    summing.join(folder, name="program")
+    try:
+        thread.start()
+        inside.wait()
+        leave(folder)
+        end(folder)
+        assert Totals.load([folder]).notes == []
+    finally:
+        go_on.set()
+        thread.join()
+
+
+KILLED = """
+import os, signal, threading, time
+from drivetrain import scope
+
+threading.Thread(target=time.sleep, args=[100], daemon=True).start()
+with scope.operation("update"):
+    time.sleep(0.2)
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_profiled_program_that_is_killed_was_in_its_operation_until_then(tmp_path):
+    profiled_text(tmp_path / "run", KILLED, check=False)
+    profile = scope.load(tmp_path / "run")
+    assert spent_by_main(profile)["update", "python"] > 0.25e9
+    for thread in {row.thread for row in profile.breakdown()}:
+        assert sum(row.raw_ns for row in profile.breakdown() if row.thread == thread) == profile.wall_ns
+    assert profile.notes == ()
 
 
 WORKERS = """

@@ -32,5 +32,15 @@ def take_note_back(folder: Path, cause: str) -> None:
 
 
 def read_notes(folder: Path) -> list[str]:
-    """All that was said, by the names of their causes."""
-    return [file.read_text(encoding="utf-8", errors="replace").strip() for file in sorted(folder.glob(PATTERN))]
+    """All that was said, by the names of their causes; what several processes say alike ("Process 71: ...") once."""
+    alike: dict[str, list[str]] = {}
+    for file in sorted(folder.glob(PATTERN)):
+        text = file.read_text(encoding="utf-8", errors="replace").strip()
+        what = text.removeprefix("Process ").lstrip("0123456789") if text.startswith("Process ") else text
+        alike.setdefault(what, []).append(text)
+    return [_together(what, texts) for what, texts in alike.items()]
+
+
+def _together(what: str, texts: list[str]) -> str:
+    others = ", ".join(text.removesuffix(what).removeprefix("Process ") for text in texts[1:])
+    return f"{texts[0]} (likewise {others})" if others else texts[0]

@@ -90,9 +90,9 @@ class _Word(NamedTuple):
 
 def _words(before: NDArray[np.int32], after: NDArray[np.int32], space: StateSpace) -> list[_Word]:
     """After each change, which classes (low bits) and operations (above them) somebody is in; of those that occur."""
-    classes = [np.where(s < 0, _IDLE, s // len(space.phases) % len(CLASSES)) for s in (before, after)]
+    classes = [np.where(s < 0, _IDLE, space.class_of(s)) for s in (before, after)]
     operations = [
-        np.where(kind == _IDLE, -1, s // (len(space.phases) * len(CLASSES))) + len(CLASSES)
+        np.where(kind == _IDLE, -1, space.operation_of(s)) + len(CLASSES)
         for kind, s in zip(classes, (before, after), strict=True)
     ]
     kinds = [(bit, classes) for bit in range(len(CLASSES)) if bit != _IDLE]
@@ -113,8 +113,7 @@ def _some(entered: NDArray[np.bool_], left: NDArray[np.bool_]) -> NDArray[np.int
 
 def mask_of(state: int, space: StateSpace) -> int:
     """The mask of one state by itself."""
-    rest = state // len(space.phases)
-    operation, time_class = divmod(rest, len(CLASSES))
+    operation, time_class = divmod(state // len(space.phases), len(CLASSES))
     return 0 if time_class == _IDLE else 1 << time_class | 1 << (operation + len(CLASSES))
 
 

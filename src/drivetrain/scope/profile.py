@@ -77,10 +77,6 @@ class Profile:
             return self.devices.timelines
         return [timeline(self.trace, thread, self.space) for thread in self.trace.threads]
 
-    def process_name(self, index: int) -> str:
-        """How rows call a process."""
-        return self.trace.process_names[index]
-
     def thread_name(self, thread: Thread) -> str:
         """How rows call a thread; the same for no two of a process."""
         is_main = thread.tid == self.trace.processes[thread.process].pid
@@ -94,7 +90,7 @@ class Profile:
     def _breakdown(self) -> tuple[Row, ...]:
         rows = [row for index in range(len(self.trace.threads)) for row in self._rows(index)]
         for track, line in self.devices.lines_of_tracks.items() if self.devices else ():
-            name = self.process_name(track.process)
+            name = self.trace.process_names[track.process]
             rows += [self._row(name, track.name, code, ns, None) for code, ns in _longest_first(line.spent())]
         return tuple(rows)
 
@@ -103,7 +99,7 @@ class Profile:
         corrected = self.correction.of_thread(index)
         # A thread that ran to the end may end before it without recording.
         also = [code for code, one in (corrected or {}).items() if abs(one.likely_ns) >= 1]
-        where = self.process_name(thread.process), self.thread_name(thread)
+        where = self.trace.process_names[thread.process], self.thread_name(thread)
         return [
             self._row(*where, code, ns, None if corrected is None else corrected.get(code, NOTHING))
             for code, ns in _longest_first(self.timelines[index].spent(), also)
@@ -273,7 +269,7 @@ class Profile:
         python = CLASSES.index("python")
         found: list[Counter[tuple[str, str]]] = []
         for line in self.timelines:
-            from_python = line.entered_from // len(self.space.phases) % len(CLASSES) == python
+            from_python = self.space.class_of(line.entered_from) == python
             codes, numbers = np.unique(line.entered[from_python], return_counts=True)
             counts = Counter[tuple[str, str]]()
             for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):

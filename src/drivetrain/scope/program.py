@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -96,11 +97,12 @@ def run(
                 process.send_signal(signum)
             with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
                 code = process.wait()
+                ended_ns = time.monotonic_ns()  # NVML may take its time to say the last
         finally:
             for signum, handler in before.items():
                 signal.signal(signum, handler)
     with contextlib.suppress(OSError):  # of a full disk, say: how the program ended is told in any case
-        end(folder, exit_code=code)
+        end(folder, end_ns=ended_ns, exit_code=code, program=process.pid)
     return code
 
 
@@ -127,3 +129,4 @@ def attach(folder: str) -> None:
     imports.install()
     garbage.install()
     atexit.register(leave, path)
+    atexit.register(imports.note_missed)

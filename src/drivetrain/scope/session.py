@@ -135,7 +135,7 @@ def _is_whole(number: object) -> bool:
 
 
 def end(path: Path, **more: Any) -> None:
-    """Note that the session is over, and what else is known of its end."""
+    """Note that the session is over, by now or by an earlier `end_ns`, and what else is known of its end."""
     write_json(path / "session.json", {**read_about(path), "end_ns": time.monotonic_ns(), **more})
 
 

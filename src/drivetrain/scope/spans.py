@@ -3,16 +3,18 @@
 operation("inference") -> Span -> events of this thread
 """
 
+import copyreg
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
+from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, cast
-from weakref import WeakKeyDictionary
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope._native import Span, Wrapped
+from drivetrain.scope._native import Span, Unbound, Wrapped
 from drivetrain.scope.sites import CLASSES, Site, table
 
 P = ParamSpec("P")
@@ -26,13 +28,14 @@ class Operation(Span):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """A function that is recorded whenever it runs. A coroutine is in the operation until it ends, and so is a
-        generator, from where it is first asked for a value and also while it is suspended.
+        generator, from where it is first asked for a value and also while it is suspended; what is wrong with their
+        arguments is raised there, and not where they are called.
 
         Raises:
             InvalidInput: It is no function, but a class or a property, say.
         """
         _require_function(function)
-        return recorded(function, self, of_program=True)
+        return recorded(function, self)
 
     def __reduce__(self) -> tuple[Callable[[Site], "Operation"], tuple[Site]]:
         """By its site: another process has other numbers."""
@@ -90,41 +93,60 @@ def span(site: Site, *, ends_step: int = -1, collapses: bool = False, is_traced:
     return Span(table.number(site), ends_step, collapses, site.time_class == "wait", is_traced)
 
 
-def recorded(function: Callable[P, R], inside: Span, *, of_program: bool = False) -> Callable[P, R]:
-    """The function, recorded as a site while its own code runs.
+def recorded(function: Callable[P, R], inside: Operation) -> Callable[P, R]:
+    """The function, recorded as an operation while its own code runs.
 
-    A generator is in the site until it ends, also while it is suspended; a coroutine while asyncio runs its task
+    A generator is in it until it ends, also while it is suspended; a coroutine while asyncio runs its task
     (hooks/asyncio.py). A static or class method stays one.
-
-    Args:
-        function: What is recorded.
-        inside: The span of the site.
-        of_program: Whether the program has asked for it, and no hook.
     """
     if isinstance(function, staticmethod | classmethod):
         method: Any = cast(Any, function)
-        return type(method)(recorded(method.__func__, inside, of_program=of_program))
+        return type(method)(recorded(method.__func__, inside))
     if inspect.iscoroutinefunction(function):
         return cast("Callable[P, R]", _recorded_coroutine(function, inside))
     if inspect.isasyncgenfunction(function):
         return cast("Callable[P, R]", _recorded_async_generator(function, inside))
     if inspect.isgeneratorfunction(function):
         return cast("Callable[P, R]", _recorded_generator(function, inside))
-    wrapped = Wrapped(function, inside)
-    if of_program:
-        _annotated[wrapped] = inside
-    return cast("Callable[P, R]", wrapped)
+    return cast("Callable[P, R]", (Wrapped if binds(function) else Unbound)(function, inside))
 
 
-_annotated: WeakKeyDictionary[Wrapped, Span] = WeakKeyDictionary()
+def binds(found: object) -> bool:
+    """Whether an attribute of a class becomes a method of its instances, as functions do, and builtins and methods of
+    others do not.
+    """
+    return hasattr(type(found), "__get__") and not isinstance(found, MethodType)
 
 
-def annotation_of(function: object) -> Span | None:
+def annotation_of(function: object) -> Operation | None:
     """The operation that the program has decorated a function with; None where it is a function, or recorded by a hook.
 
     Of coroutines and generators nothing is said: they hold it themselves.
     """
-    return _annotated.get(function) if type(function) is Wrapped else None
+    inside = function.__span__ if isinstance(function, Unbound) else None
+    return inside if isinstance(inside, Operation) else None
+
+
+def _reduced(wrapped: Unbound) -> str | tuple[Any, ...]:
+    """How it is copied and pickled: by its name, as functions are; or, where another has that name, or none could, by
+    what is in it, with the operation that the program has decorated it with.
+    """
+    function = wrapped.__wrapped__
+    path: str = getattr(function, "__qualname__", "")
+    found: object = sys.modules.get(getattr(function, "__module__", ""))
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if found is wrapped or (isinstance(function, FunctionType) and found is not function):
+        return path
+    return annotation_of(wrapped) or _itself, (function,)
+
+
+def _itself(function: Callable[P, R]) -> Callable[P, R]:
+    return function
+
+
+copyreg.pickle(Unbound, _reduced)
+copyreg.pickle(Wrapped, _reduced)
 
 
 def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[..., Any]:

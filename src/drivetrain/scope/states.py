@@ -5,7 +5,7 @@ sites of a trace -> StateSpace: which part each site sets, and how states are nu
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +74,23 @@ class StateSpace:
 
     def code(self, state: State) -> int:
         """The number of a state."""
-        operation, time_class, phase = map(int, self.parts(state))
+        return self.codes(*self.parts(state))
+
+    def codes(self, operation: Any, time_class: Any, phase: Any) -> Any:
+        """The number of a state by the indices of its parts, or those of many by arrays of them."""
         return (operation * len(CLASSES) + time_class) * len(self.phases) + phase
+
+    def operation_of(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """The indices of the operations of states, by their numbers."""
+        return codes // (len(CLASSES) * len(self.phases))
+
+    def class_of(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Those of their classes of time."""
+        return codes // len(self.phases) % len(CLASSES)
+
+    def phase_of(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Those of their phases."""
+        return codes % len(self.phases)
 
     def parts(self, state: State) -> tuple[int, int, int]:
         """Indices of operation, class and phase.

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from drivetrain.scope import acting, reference, rules
 from drivetrain.scope.reference import Frames
-from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
 from drivetrain.scope.trace.blocks import mask_of_events
 from drivetrain.scope.trace.events import BEGIN, END, LANE, RESUMED, Thread, Trace
@@ -119,8 +118,7 @@ def _states(frames: Frames, own: NDArray[np.int32], space: StateSpace) -> tuple[
     """The code after each event, and the code around each frame."""
     base = np.array(space.parts(BASE), np.int64)
     parts = _inherited(own[:3].astype(np.int64), own[3].astype(np.int64), frames.around, base)
-    codes = (parts[0] * len(CLASSES) + parts[1]) * len(space.phases) + parts[2]
-    padded = np.append(codes, space.code(BASE))  # index -1: outside all sites
+    padded = np.append(space.codes(*parts), space.code(BASE))  # index -1: outside all sites
     return padded[frames.inner], padded[frames.around]
 
 

@@ -118,8 +118,9 @@ class Totals:
                 notes.append(f"Session {number} goes on: this is what its processes had spent so far.")
             elif "end_ns" not in about:
                 notes.append(f"Session {number} was killed: what came after the last event of a process is missing.")
-            killed = [_label(thread) for thread in threads if not thread.has_ended and "end_ns" in about]
-            if killed:
+            # Others of a process that has ended were in what they were in until then.
+            killed = [thread.name for thread in threads if thread.is_main and not thread.has_ended]
+            if killed and "end_ns" in about:
                 notes.append(f"Killed in session {number}, so that its last moments are missing: {', '.join(killed)}.")
         if unplaced := sum(thread.num_unplaced for thread in self.threads):
             notes.append(f"{unplaced} entries found no room of their own; their time counts as what was around them.")

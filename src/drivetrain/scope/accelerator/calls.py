@@ -126,8 +126,8 @@ def cut(
     rows: Ints,
     parts: Ints,
     space: StateSpace,
-    classes: Sequence[int] = BY_PRECEDENCE,
-    gaps: Intervals | None = None,
+    classes: Sequence[int],
+    gaps: Intervals | None,
 ) -> Timeline:
     """The time line with the classes of a thread's calls; all its edges stay.
 
@@ -138,7 +138,8 @@ def cut(
         parts: Per row of `calls` the [operation, phase] it belongs to, for where the time line has none.
         space: Of the states.
         classes: Which to cut out; later ones go before earlier ones.
-        gaps: When the thread's process did not record calls; of a thread that makes any, these are not known then.
+        gaps: When the thread's process did not record calls, if it ever did not; of a thread that makes any, these are
+            not known then.
     """
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     line = _with_gaps(line, gaps, space) if gaps is not None and len(rows) else line
@@ -150,13 +151,12 @@ def cut(
     edges, state = line.edge_ns, line.state.astype(np.int64)
     idle = state == space.code(IDLE)
     latest = rows[np.maximum(np.searchsorted(begin, edges[:-1], side="right") - 1, 0)]
-    num_phases = len(space.phases)
-    operation = np.where(idle, parts[0, latest], state // (num_phases * len(CLASSES)))
-    phase = np.where(idle, parts[1, latest], state % num_phases)
+    operation = np.where(idle, parts[0, latest], space.operation_of(state))
+    phase = np.where(idle, parts[1, latest], space.phase_of(state))
     for time_class in classes:
         mine = calls.time_class[rows] == time_class
-        inside = _covered(edges, begin[mine], end[mine]) & (line_class(state, space) != _UNRECORDED)
-        state = np.where(inside, (operation * len(CLASSES) + time_class) * num_phases + phase, state)
+        inside = _covered(edges, begin[mine], end[mine]) & (space.class_of(state) != _UNRECORDED)
+        state = np.where(inside, space.codes(operation, time_class, phase), state)
     return replace(line, state=state.astype(np.int32))
 
 
@@ -169,11 +169,6 @@ def _with_gaps(line: Timeline, gaps: Intervals, space: StateSpace) -> Timeline:
 
 
 _UNRECORDED = CLASSES.index(UNKNOWN.time_class)
-
-
-def line_class(state: Ints, space: StateSpace) -> Ints:
-    """The class of each state, as index."""
-    return state // len(space.phases) % len(CLASSES)
 
 
 def _covered(edges: Ints, begin: Ints, end: Ints) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drivetrain.scope.accelerator.calls import Calls, first_by_correlation, line_class
+from drivetrain.scope.accelerator.calls import Calls, first_by_correlation
 from drivetrain.scope.intervals import Ints
 from drivetrain.scope.sites import CLASSES, FORWARD, UNRECORDED, Site
 from drivetrain.scope.states import BASE, IDLE, UNKNOWN, StateSpace
@@ -61,8 +61,7 @@ def launches_of(trace: Trace, lines: Sequence[Timeline], calls: Calls, space: St
     operation, phase = np.concatenate([parts, unknown], axis=1)[:, call]  # -1 is the last
     is_kernel = (activity.kind == KERNEL) | (activity.kind == GRAPH)
     time_class = np.where(is_kernel, CLASSES.index("gpu_kernel"), CLASSES.index("gpu_copy"))
-    state = (operation * len(CLASSES) + time_class) * len(space.phases) + phase
-    return Launches(parts, call, state.astype(np.int32))
+    return Launches(parts, call, space.codes(operation, time_class, phase).astype(np.int32))
 
 
 def counted(activity: GpuActivity) -> NDArray[np.bool_]:
@@ -85,10 +84,9 @@ def _parts_of_calls(trace: Trace, lines: Sequence[Timeline], calls: Calls, space
             others = _waiting_in_backpropagation([line for _, line in of_process], at, space)
             found = np.where(asked, others, found)
         state[rows] = np.where(found < 0, own, found)
-    num_phases = len(space.phases)
     unknown = space.operations.index(UNATTRIBUTED.operation)
-    operation = np.where(state < 0, unknown, state // (num_phases * len(CLASSES)))
-    return np.stack([operation, np.where(state < 0, 0, state % num_phases)])
+    operation = np.where(state < 0, unknown, space.operation_of(state))
+    return np.stack([operation, np.where(state < 0, 0, space.phase_of(state))])
 
 
 def _own(lines: Sequence[Timeline], at: Ints, space: StateSpace) -> tuple[Ints, NDArray[np.bool_]]:
@@ -108,7 +106,7 @@ def _own(lines: Sequence[Timeline], at: Ints, space: StateSpace) -> tuple[Ints, 
 def _has_operations(line: Timeline, space: StateSpace) -> bool:
     """Whether the thread is ever in an operation."""
     none = [space.operations.index(state.operation) for state in (BASE, UNKNOWN)]
-    return bool((~np.isin(line.state // (len(space.phases) * len(CLASSES)), none)).any())
+    return bool((~np.isin(space.operation_of(line.state), none)).any())
 
 
 def _state_at(line: Timeline, at: Ints) -> Ints:
@@ -124,7 +122,7 @@ def _by_external(external: NDArray[np.uint64], space: StateSpace) -> Ints:
     site = external.astype(np.int64) - 1
     is_known = (site >= 0) & (site < len(operations))
     operation = np.where(is_known, operations[np.where(is_known, site, 0)], -1)
-    return np.where(operation < 0, -1, operation * len(CLASSES) * len(space.phases))
+    return np.where(operation < 0, -1, space.codes(operation, 0, 0))
 
 
 def _waiting_in_backpropagation(lines: Sequence[Timeline], at: Ints, space: StateSpace) -> Ints:
@@ -133,6 +131,6 @@ def _waiting_in_backpropagation(lines: Sequence[Timeline], at: Ints, space: Stat
     backpropagation = space.operations.index("backpropagation")
     for line in lines:
         now = _state_at(line, at)
-        is_in = now // (len(space.phases) * len(CLASSES)) == backpropagation
-        found = np.where((found < 0) & is_in & np.isin(line_class(now, space), WAITS_NATIVELY), now, found)
+        is_in = space.operation_of(now) == backpropagation
+        found = np.where((found < 0) & is_in & np.isin(space.class_of(now), WAITS_NATIVELY), now, found)
     return found

@@ -16,6 +16,7 @@ from drivetrain.scope.accelerator.calls import RECORDING, Calls, first_by_correl
 from drivetrain.scope.calibration.device_calls import KINDS
 from drivetrain.scope.calibration.device_costs import DeviceCost
 from drivetrain.scope.intervals import Intervals, Ints
+from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.trace.gpu import DRIVER, OVERHEAD, RUNTIME, SWITCHED_OFF, SWITCHED_ON, GpuApi, GpuTrace
 
 SOURCE = "{source}'s own records of its overhead"
@@ -132,7 +133,7 @@ def _check(process: str, cost: DeviceCost) -> Check:
     )
 
 
-def cost_of(gpu: GpuTrace, calls: Calls, checks: tuple[Check, ...] = ()) -> RecordingCost:
+def cost_of(gpu: GpuTrace, calls: Calls, checks: tuple[Check, ...]) -> RecordingCost:
     """Totals over all threads."""
     api = calls.api
     switches = np.isin(api.detail, _SWITCHES) & (api.kind == OVERHEAD)
@@ -152,7 +153,7 @@ def cost_of(gpu: GpuTrace, calls: Calls, checks: tuple[Check, ...] = ()) -> Reco
     )
 
 
-def costs_of_calls(gpu: GpuTrace, calls: Calls, classes: tuple[str, ...], gap: Intervals) -> list[CallCost]:
+def costs_of_calls(gpu: GpuTrace, calls: Calls, gap: Intervals) -> list[CallCost]:
     """By name, longest first; without those in a gap, where most are not recorded."""
     api = calls.api
     overhead_ns = _overhead_of_calls(calls)
@@ -160,7 +161,7 @@ def costs_of_calls(gpu: GpuTrace, calls: Calls, classes: tuple[str, ...], gap: I
     found: list[CallCost] = []
     for name in np.unique(api.name[called]).tolist():
         rows = called[api.name[called] == name]
-        time_class = classes[int(calls.time_class[rows[0]])]
+        time_class = CLASSES[int(calls.time_class[rows[0]])]
         found.append(
             CallCost(gpu.names[name], time_class, len(rows), _times(api, rows).sum_ns, int(overhead_ns[rows].sum()))
         )

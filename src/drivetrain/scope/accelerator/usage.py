@@ -22,7 +22,6 @@ from drivetrain.scope.accelerator.recording import CallCost, RecordingCost, chec
 from drivetrain.scope.calibration.device_costs import DeviceCost
 from drivetrain.scope.intervals import Intervals
 from drivetrain.scope.overlap import names
-from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.trace.gpu import COPY, SET
 
 GPU_CLASSES = ("gpu_kernel", "gpu_copy")
@@ -138,7 +137,7 @@ def usage_of(devices: Devices, overlaps: Mapping[int, float], costs: Sequence[De
         meanwhile=meanwhile,
         busy_of_processes=_busy_of_processes(devices),
         devices=tuple(_device(devices, int(device)) for device in np.unique(activity.device)),
-        calls=tuple(costs_of_calls(devices.gpu, devices.calls, CLASSES, devices.gap)),
+        calls=tuple(costs_of_calls(devices.gpu, devices.calls, devices.gap)),
         median_delay_ns=float(np.median(delays)) if len(delays) else None,
         recording=cost_of(devices.gpu, devices.calls, checks_of(pids, costs)),
     )

@@ -103,7 +103,7 @@ class Charges:
 
     @property
     def _ran_ns(self) -> Floats:
-        kind = self.line.state // len(self.space.phases) % len(CLASSES)
+        kind = self.space.class_of(self.line.state)
         runs = ~np.isin(kind, [CLASSES.index(name) for name in _NOT_RUNNING])
         return np.where(runs, np.diff(self.line.edge_ns), 0).astype(np.float64)
 

@@ -83,7 +83,7 @@ class _Line:
         costs = np.zeros((NUM_PARTS, num)) if costs is None else costs
         # The last two columns: likely costs, other waits.
         self.costs = np.concatenate([costs, costs[:, :1], costs[:, :1]], axis=1)
-        kind = self.line.state // len(space.phases) % len(CLASSES)
+        kind = space.class_of(self.line.state)
         self.waits = np.flatnonzero((kind == CLASSES.index("wait")) & (np.diff(self.line.edge_ns) > 0))
         is_rest = (kind == CLASSES.index("wait")) | (kind == CLASSES.index("idle"))
         rests, runs = np.flatnonzero(is_rest), np.flatnonzero(~is_rest)

@@ -4,8 +4,8 @@ A file of the user's cache: machine -> instrument -> the last programs' multiple
 copies it when it begins, so that what is made of its recording never changes. Needs the standard library alone.
 """
 
+import contextlib
 import json
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -65,18 +65,16 @@ def expected(said: list[tuple[float, float]]) -> Multiple:
 
 def remember(multiples: Mapping[str, tuple[float, float]], file: Path | None = None) -> None:
     """Add what a program said; a cache that cannot be written is none."""
+    from drivetrain.core.aside import save_text  # which processes that only recall do without
+
     path = file or user_cache("scope-costs.json")
     known = _read(path)
     own = known.setdefault(machine(), {})
     for instrument, (mean, se) in multiples.items():
         own[instrument] = [*own.get(instrument, []), (mean, se)][-_MOST:]
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f"{path.name}.{os.getpid()}")
-        aside.write_text(json.dumps({"format": _FORMAT, "machines": known}, indent=1) + "\n")
-        aside.replace(path)
-    except OSError:
-        return
+        save_text(path, json.dumps({"format": _FORMAT, "machines": known}, indent=1) + "\n")
 
 
 def _read(file: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:

@@ -47,6 +47,10 @@ HOOKS = {
 }
 
 
+_come: set[str] = set()
+"""Modules with a hook that were here, or that a finder of ours was asked for."""
+
+
 class Finder:
     """Stands first among the finders; finds what the others find, with a hook behind its execution.
 
@@ -59,6 +63,7 @@ class Finder:
         """See importlib; None for all modules without a hook."""
         if not _is_hooked(fullname):
             return None
+        _come.add(fullname)
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -71,9 +76,24 @@ class Finder:
 
 def install() -> None:
     """Hook what is imported already, and from here on what the program imports."""
-    for name in [name for name in sys.modules if _is_hooked(name)]:
+    for name in _unhooked():
+        _come.add(name)
         run_hook(name, sys.modules[name])
     sys.meta_path.insert(0, Finder())
+
+
+def note_missed() -> None:
+    """Say what else has been imported: a program may put a finder of its own in front of ours."""
+    for name in _unhooked():
+        if name in named.by_module():
+            _note_as_found(name)
+        _note(name, f"{name} was not hooked: it was imported past the recording, as by an import hook of the program's")
+
+
+def _unhooked() -> list[str]:
+    """Modules with a hook that are here and have none; not those that a program forbids by None in their place."""
+    here: list[tuple[str, ModuleType | None]] = list(sys.modules.items())
+    return [name for name, module in here if module is not None and name not in _come and _is_hooked(name)]
 
 
 def run_hook(name: str, module: ModuleType) -> None:
@@ -96,11 +116,14 @@ def _try(name: str, cause: str, install: Callable[[], None]) -> bool:
         install()
         return True
     except Exception as error:  # the program must run on, whatever a framework has become
-        if (folder := recording_into()) is not None:
-            told = isinstance(error, DrivetrainError)  # by the sentence itself
-            why = str(error) if told else f"{name} was not hooked: {type(error).__name__}: {error}"
-            leave_note(folder, f"{os.getpid()}.{cause}", f"Process {os.getpid()}: {why}")
+        told = isinstance(error, DrivetrainError)  # by the sentence itself
+        _note(cause, str(error) if told else f"{name} was not hooked: {type(error).__name__}: {error}")
         return False
+
+
+def _note(cause: str, why: str) -> None:
+    if (folder := recording_into()) is not None:
+        leave_note(folder, f"{os.getpid()}.{cause}", f"Process {os.getpid()}: {why}")
 
 
 def _is_hooked(name: str) -> bool:

@@ -16,7 +16,7 @@ from drivetrain.scope._native import Span, Wrapped
 from drivetrain.scope.hooks.gymnasium import SIMULATED
 from drivetrain.scope.notes import leave_note, take_note_back
 from drivetrain.scope.sites import Site
-from drivetrain.scope.spans import span
+from drivetrain.scope.spans import binds, span
 
 VARIABLE = "DRIVETRAIN_SCOPE_SIMULATORS"
 _BETWEEN = ","
@@ -138,5 +138,5 @@ def _recorded(owner: Any, name: str, inside: Span) -> Any:
     if not isinstance(owner, type):
         return Wrapped(function, inside)
     own: object = inspect.getattr_static(cast(object, owner), name)
-    binds = hasattr(own, "__get__") and not isinstance(own, staticmethod)
-    return Wrapped(function, inside) if binds else staticmethod(Wrapped(function, inside))
+    is_method = binds(own) and not isinstance(own, staticmethod)
+    return Wrapped(function, inside) if is_method else staticmethod(Wrapped(function, inside))

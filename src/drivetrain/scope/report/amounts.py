@@ -1,4 +1,6 @@
-"""Times and shares as reports write them."""
+"""Times, shares and names as reports write them."""
+
+_LONGEST_NAME = 160
 
 
 def seconds(ns: float) -> str:
@@ -18,3 +20,8 @@ def part(ns: float, whole_ns: float) -> str:
 def others(num: int) -> str:
     """The row that rows without room are together."""
     return f"{num} other" + "s" * (num != 1)
+
+
+def brief(name: str) -> str:
+    """A name that a program gives may be as long as it likes; a label, or a cell of a terminal, may not."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from drivetrain.scope.report.amounts import part, seconds
-from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief, unit_of_time
+from drivetrain.scope.report.amounts import brief, part, seconds
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row, unit_of_time
 from drivetrain.scope.report.shares import Share
 from drivetrain.scope.sites import NATIVE
 

@@ -52,9 +52,8 @@ class Run:
     @cached_property
     def _of_all_steps(self) -> dict[tuple[str, str], Share]:
         profile = self.profile
-        threads = (
-            (profile.process_name(thread.process), profile.thread_name(thread)) for thread in profile.trace.threads
-        )
+        names = profile.trace.process_names
+        threads = ((names[thread.process], profile.thread_name(thread)) for thread in profile.trace.threads)
         times = dict(zip(threads, profile.extrapolation(), strict=True))
         rows = (_multiplied(row, times.get((row.process, row.thread), 1.0)) for row in profile.breakdown())
         return {(share.operation, share.time_class): share for share in shares(rows) if not is_of(UNRECORDED, share)}

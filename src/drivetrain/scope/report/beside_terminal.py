@@ -7,7 +7,7 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.report import beside_gpu
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.amounts import brief, seconds
 from drivetrain.scope.report.beside import Run, keys, ratio
 from drivetrain.scope.report.shares import extent
 
@@ -29,7 +29,7 @@ def table(runs: Sequence[Run]) -> rich.table.Table:
     """Corrected time with its interval per run, and against the first (per step where steps are known)."""
     drawn = _columns(("operation", "class"), runs)
     for key in keys(runs):
-        drawn.add_row(*key, *(_cell(run, key) for run in runs), *ratios(runs, key))
+        drawn.add_row(*map(brief, key), *(_cell(run, key) for run in runs), *ratios(runs, key))
     return drawn
 
 

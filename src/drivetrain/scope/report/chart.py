@@ -13,9 +13,10 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
+from drivetrain.scope.report.amounts import brief
+
 MOST_ROWS = 30
 """More would be a wall; what is left out is said, and stands in the table."""
-_LONGEST_NAME = 160
 _FOLDER = Path(__file__).parent / "plot"
 _SCRIPTS = ("plot.js", "draw.js")
 
@@ -120,11 +121,6 @@ def _line(line: Line, kinds: dict[tuple[str, float, str], int]) -> Mapping[str, 
         [bar.start, bar.stop, kinds.setdefault((bar.color, bar.opacity, bar.says), len(kinds))] for bar in line.bars
     ]
     return {"bars": bars, "name": line.name, "value": line.value, "interval": line.interval, "outline": line.outline}
-
-
-def brief(name: str) -> str:
-    """A name that a program gives may be as long as it likes; a label may not."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
 def unit_of_time(longest_ns: float) -> tuple[str, float]:

@@ -16,6 +16,7 @@ from drivetrain.scope.report.amounts import others, seconds
 from drivetrain.scope.report.cells import table
 from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.shares import Share, bounds, extent, in_words, shares
+from drivetrain.scope.trace.events import Trace
 
 _NOBODY = -1
 _MOST_OVERLAPS = 20
@@ -32,7 +33,7 @@ def render(profile: Profile, title: str) -> str:
         ("Corrected for what recording cost", bars.render({"": found}, colors)),
         ("Over time", strip.render(profile, colors)),
         ("Python calling native code", transitions.render(profile, colors)),
-        ("Processes and threads", _processes(profile)),
+        ("Processes and threads", _processes(profile.trace)),
         ("What went on at the same time", _overlaps(profile)),
         ("What recording cost", ledger.render(profile)),
         ("What was not captured", _notes(profile)),
@@ -73,17 +74,17 @@ def _breakdown(found: list[Share], colors: dict[str, str]) -> str:
     return table(["operation", "class of time", "raw", "share", "corrected", "between"], rows, "breakdown")
 
 
-def _processes(profile: Profile) -> str:
+def _processes(trace: Trace) -> str:
     """The tree of processes: children below their parents, and what one became by os.exec below what it was."""
     children: dict[int, list[int]] = defaultdict(list)
-    for index, origin in enumerate(profile.trace.origins):
+    for index, origin in enumerate(trace.origins):
         children[origin].append(index)
-    num_threads = Counter(thread.process for thread in profile.trace.threads)
+    num_threads = Counter(thread.process for thread in trace.threads)
 
     def branch(parent: int) -> str:
         items = ""
         for index in children[parent]:
-            name, command = profile.process_name(index), escape(" ".join(profile.trace.processes[index].argv)[:200])
+            name, command = trace.process_names[index], escape(" ".join(trace.processes[index].argv)[:200])
             recorded = f"{num_threads[index]} recorded thread" + "s" * (num_threads[index] != 1)
             items += f"<li><b>{name}</b>, {recorded}: <code>{command}</code>{branch(index)}</li>"
         return f'<ul class="tree">{items}</ul>' if items else ""

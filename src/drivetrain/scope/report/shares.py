@@ -8,7 +8,7 @@ from drivetrain.scope.accelerator.launches import GAP
 from drivetrain.scope.accelerator.usage import GPU_CLASSES, RESTING
 from drivetrain.scope.overlap import Overlap
 from drivetrain.scope.profile import Profile, Row
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.amounts import brief, seconds
 from drivetrain.scope.sites import UNRECORDED, Site
 
 
@@ -106,12 +106,12 @@ def in_words(profile: Profile) -> list[str]:
         by_operation[not is_of(UNRECORDED, share), share.operation] += share.raw_ns - rested_aside
         waiting, aside = waiting + rested, aside + rested_aside
     (_, first), ns = max(by_operation.items(), key=lambda item: (item[0][0], item[1]))
-    name = "time outside known operations" if first == "other" else first
+    name = "time outside known operations" if first == "other" else brief(first)
     most = "Most of the time" if ns >= aside else "Beside waiting in no operation, most of the time"
     text = [f"{most} is {name}: {ns / busy:.0%} of the {seconds(busy)} that all threads spent."]
     is_session = bool(profile.trace.about)  # not a trace of torch.profiler alone, which begins anywhere
     advice = _ADVICE if is_session else {**_ADVICE, "other": _ADVICE_ALONE}
-    text.append(advice.get(first, f"Look into {first} first: nothing else can save as much."))
+    text.append(advice.get(first, f"Look into {name} first: nothing else can save as much."))
     # Where no operation is entered, all of it is the program's, and none a beginning.
     if is_session and 0.1 * profile.wall_ns < (startup := profile.startup_ns()) < profile.wall_ns:
         text.append(
@@ -119,7 +119,7 @@ def in_words(profile: Profile) -> list[str]:
             "setting up: a longer run has less of that."
         )
     if waiting > 0.2 * busy:
-        text.append(f"{waiting / busy:.0%} is waiting: for other processes, or for a device.")
+        text.append(f"{waiting / busy:.0%} is waiting: for a thread, a process, a socket or a device, or asleep.")
     if muted:
         text.append(
             f"{muted / busy:.0%} was left unrecorded, in blocks of steps chosen at random, to learn what recording "

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.scope.profile import Profile
-from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief, unit_of_time
+from drivetrain.scope.report.amounts import brief
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row, unit_of_time
 from drivetrain.scope.sites import CLASSES
 from drivetrain.scope.timeline import Timeline
 
@@ -37,17 +38,17 @@ def render(profile: Profile, colors: dict[str, str]) -> str:
 
 def _lines(profile: Profile) -> Iterator[tuple[str, Timeline]]:
     """What has a strip, and how it is called: threads, and streams of GPUs."""
+    names = profile.trace.process_names
     for thread, line in zip(profile.trace.threads, profile.timelines, strict=True):
-        yield f"{profile.process_name(thread.process)} {profile.thread_name(thread)}", line
+        yield f"{names[thread.process]} {profile.thread_name(thread)}", line
     for track, line in profile.devices.lines_of_tracks.items() if profile.devices else ():
-        yield f"{profile.process_name(track.process)} {track.name}", line
+        yield f"{names[track.process]} {track.name}", line
 
 
 def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     """Per cell the index of the operation with most time in it; -1 where that is idle."""
-    per_operation = len(CLASSES) * len(profile.space.phases)
-    operation = line.state // per_operation
-    operation = np.where(line.state // len(profile.space.phases) % len(CLASSES) == CLASSES.index("idle"), -1, operation)
+    is_idle = profile.space.class_of(line.state) == CLASSES.index("idle")
+    operation = np.where(is_idle, -1, profile.space.operation_of(line.state))
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     bounds = first + np.arange(NUM_CELLS + 1) * ((last - first) / NUM_CELLS)
     found = np.roll(np.unique(np.append(operation, -1)), -1)  # where times are equal, idle comes last

@@ -6,7 +6,7 @@ import rich.table
 
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu_terminal
-from drivetrain.scope.report.amounts import seconds
+from drivetrain.scope.report.amounts import brief, seconds
 from drivetrain.scope.report.shares import extent, in_words, shares
 
 
@@ -33,7 +33,7 @@ def table(profile: Profile) -> rich.table.Table:
     busy = sum(share.raw_ns for share in found) or 1
     for share in found:
         drawn.add_row(
-            share.operation,
+            brief(share.operation),
             share.time_class,
             seconds(share.raw_ns),
             f"{share.raw_ns / busy:.1%}",

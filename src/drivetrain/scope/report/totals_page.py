@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from drivetrain.scope.report.amounts import part, seconds
+from drivetrain.scope.report.amounts import brief, part, seconds
 from drivetrain.scope.report.cells import table
-from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row
 from drivetrain.scope.report.frame import color_of, document
 from drivetrain.scope.report.totals_rows import is_waiting, label, labels
 from drivetrain.scope.totals import Spent, Totals

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from html import escape
 
 from drivetrain.scope.profile import Profile
+from drivetrain.scope.report.amounts import brief
 from drivetrain.scope.report.cells import table
-from drivetrain.scope.report.chart import Bar, Chart, Line, Row, brief
+from drivetrain.scope.report.chart import Bar, Chart, Line, Row
 
 
 def render(profile: Profile, colors: Mapping[str, str]) -> str:

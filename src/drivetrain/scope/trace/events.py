@@ -20,6 +20,8 @@ INSTRUMENTS = ("call", "annotation")
 """What records spans; the value of BEGIN and END says which."""
 RESUMED = 1 << 8
 """In that value: the span was entered before, while nothing recorded it."""
+SILENT = 1
+"""The value of a THREAD_END that the thread did not write: it was killed, or left, and counts as ended there."""
 
 
 @dataclass(frozen=True, kw_only=True)

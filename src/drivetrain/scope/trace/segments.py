@@ -5,6 +5,7 @@ FOLDER/*.events, *.sites, *.json, *.gpu -> Trace
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from drivetrain.scope.format import FORMAT
 from drivetrain.scope.notes import read_notes
 from drivetrain.scope.sites import Site
 from drivetrain.scope.trace import gpu_segments
-from drivetrain.scope.trace.events import BEGIN, END, THREAD_END, Process, Thread, Trace, names_of
+from drivetrain.scope.trace.events import BEGIN, END, SILENT, THREAD_END, Process, Thread, Trace, names_of
 from drivetrain.scope.trace.files import LATEST_NS, header_of, read_json, sites_of
 
 _HEADER = np.dtype(
@@ -51,6 +52,13 @@ class _Segment(NamedTuple):
     events: NDArray[Any]
 
 
+class _Lived(NamedTuple):
+    """Until when a process lived, or at least had events."""
+
+    until_ns: int
+    is_known: bool
+
+
 def read_folder(folder: Path) -> Trace:
     """The trace of a session, finished or not.
 
@@ -75,8 +83,9 @@ def read_folder(folder: Path) -> Trace:
     begin_ns, end_ns = _extent(about, threads)
     dropped, limit = _dropped(folder)
     about = {**about, "num_dropped": dropped}
-    notes = _notes(folder, about, limit, processes, threads)
-    threads = _while_processes_lived(threads)
+    lived = _lived(about, processes, threads)
+    notes = _notes(folder, about, limit, processes, threads, lived)
+    threads = _while_processes_lived(threads, lived)
     notes += [*_unnamed(processes, threads, sites), *gpu_segments.lost_in(folder)]
     recorded = {key: gpu_segments.Recorded(number, numbers[number]) for key, number in index.items()}
     return Trace(
@@ -157,16 +166,28 @@ def _has_ended(thread: Thread) -> bool:
     return bool(thread.num_events and thread.kind[-1] == THREAD_END)
 
 
-def _while_processes_lived(threads: tuple[Thread, ...]) -> tuple[Thread, ...]:
-    """A thread that did not say that it ended was in what it was in until its process ended, and that cannot have been
-    before another thread's last event: it counts as ended there. One for whose events there was no room tells nothing.
+def _lived(about: dict[str, Any], processes: tuple[Process, ...], threads: tuple[Thread, ...]) -> dict[int, _Lived]:
+    """Until when each process did. Known of one whose first thread has said that it ended, and of the program that
+    `drivetrain profile` has started if a signal ended it; else it may have become anything by os.exec.
     """
-    last_ns: dict[int, int] = {}
+    found: dict[int, _Lived] = {}
     for thread in threads:
-        last_ns[thread.process] = max(int(thread.time_ns[-1]), last_ns.get(thread.process, 0))
+        so_far = found.get(thread.process, _Lived(0, False))
+        says_so = thread.tid == processes[thread.process].pid and _has_ended(thread)
+        found[thread.process] = _Lived(max(int(thread.time_ns[-1]), so_far.until_ns), so_far.is_known or says_so)
+    program = max((number for number in found if processes[number].pid == about.get("program")), default=-1)
+    if program >= 0 and not found[program].is_known and about["exit_code"] < 0:
+        found[program] = _Lived(int(about["end_ns"]), True)
+    return found
 
-    def lived(thread: Thread) -> Thread:
-        until_ns = last_ns[thread.process]
+
+def _while_processes_lived(threads: tuple[Thread, ...], lived: Mapping[int, _Lived]) -> tuple[Thread, ...]:
+    """A thread that did not say that it ended was in what it was in until its process ended: it counts as ended there.
+    One for whose events there was no room tells nothing.
+    """
+
+    def whole(thread: Thread) -> Thread:
+        until_ns = lived[thread.process].until_ns
         if _has_ended(thread) or thread.num_dropped or thread.time_ns[-1] == until_ns:
             return thread
         return replace(
@@ -174,10 +195,10 @@ def _while_processes_lived(threads: tuple[Thread, ...]) -> tuple[Thread, ...]:
             time_ns=np.append(thread.time_ns, until_ns),
             kind=np.append(thread.kind, np.uint8(THREAD_END)),
             site=np.append(thread.site, np.int32(0)),
-            value=np.append(thread.value, np.uint16(0)),
+            value=np.append(thread.value, np.uint16(SILENT)),
         )
 
-    return tuple(map(lived, threads))
+    return tuple(map(whole, threads))
 
 
 def _processes(folder: Path, recorded: list[tuple[int, int]]) -> tuple[Process, ...]:
@@ -236,7 +257,12 @@ def _dropped(folder: Path) -> tuple[int, int]:
 
 
 def _notes(
-    folder: Path, about: dict[str, Any], limit: int, processes: tuple[Process, ...], threads: tuple[Thread, ...]
+    folder: Path,
+    about: dict[str, Any],
+    limit: int,
+    processes: tuple[Process, ...],
+    threads: tuple[Thread, ...],
+    lived: Mapping[int, _Lived],
 ) -> list[str]:
     notes: list[str] = []
     if "end_ns" not in about:
@@ -249,14 +275,12 @@ def _notes(
             f"{about['num_dropped']} events found no room in {limit} bytes, or on the disk; "
             "a thread is shown as idle from where its first event was dropped."
         )
-    for number, name in enumerate(names_of(processes)):
-        own = [thread for thread in threads if thread.process == number]
-        # One for whose events there was no room could not say so, and why is told above.
-        unended = [one for one in own if not one.num_dropped and not _has_ended(one)]
-        if unended and "end_ns" in about:
-            notes.append(
-                f"{len(unended)} of {len(own)} threads of process {name} did not say that they ended "
-                "(killed, left by os._exit or os.exec, or still running): what came after the process's last event is "
-                "shown as idle."
-            )
+    # A thread for whose events there was no room could not say so, and why is told above.
+    silent = {thread.process for thread in threads if not thread.num_dropped and not _has_ended(thread)}
+    names = [name for n, name in enumerate(names_of(processes)) if n in silent and not lived[n].is_known]
+    if names and "end_ns" in about:
+        notes.append(
+            "Processes that did not say that they ended (killed, left by os._exit or os.exec, or still running): "
+            f"{', '.join(names)}. What came after the last event of each is shown as idle."
+        )
     return notes + read_notes(folder)
