@@ -36,6 +36,7 @@ from drivetrain.sim.untraceable import check_number
 from drivetrain.sim.varying import varied
 
 
+@jax.transfer_guard_host_to_device("allow")
 def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
     """Say everything that keeps an environment from being a good one, or return in silence.
 

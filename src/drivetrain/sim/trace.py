@@ -188,7 +188,8 @@ class Once:
 def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """Shapes of a function's results, and its jaxpr; what goes wrong becomes one sentence."""
     try:
-        jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        with jax.transfer_guard_host_to_device("allow"):  # constants, as jnp.array([0, 1]), are made at once
+            jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except DrivetrainError:
         raise
     except Exception as error:  # whatever the author's code raises
