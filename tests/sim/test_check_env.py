@@ -1,5 +1,9 @@
 """`check_env`: one broken environment per fault, told with what to change; good ones pass in silence."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,6 +151,37 @@ def test_a_step_that_resets_by_itself_is_told():
         return jnp.where(done, fresh_obs, obs), after, reward, terminated, truncated, info
 
     refused(changed(step=step), "resets by itself.*leave resets to `sim.compile")
+
+
+LARGE = """
+import resource, sys
+sys.path.insert(0, {folder!r})
+import jax.numpy as jnp
+from breaking import Good
+from drivetrain import sim
+
+class Large(Good):
+    def reset(self, *given):
+        obs, state = super().reset(*given)
+        return obs, (state, jnp.zeros(50_000))
+
+    def step(self, key, state, *given):
+        obs, after, *rest = super().step(key, state[0], *given)
+        return obs, (after, state[1] + 1), *rest
+
+sim.check_env(Large(), num_steps=1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sim.check_env(Large())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+"""Says how many KiB of memory it takes to play more steps of a state of 200 kB."""
+
+
+@pytest.mark.whole
+def test_large_states_are_not_kept_of_every_step():
+    code = LARGE.format(folder=str(Path(__file__).parent))
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(said) < 300_000  # all of them are 1.9 GB
 
 
 def test_observations_outside_the_declared_space_are_told_with_the_number():
