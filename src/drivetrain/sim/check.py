@@ -41,9 +41,10 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
     """Say everything that keeps an environment from being a good one, or return in silence.
 
     Checked are: the form; that it can be traced, with one shape and type per leaf of state and observation;
-    that it is pure (a second trace gives the same program and changes no attribute); that each key is used
-    once; and, in 16 environments that act at random, that observations lie in the declared space and that
-    `step` leaves resets to the engine. What random actions never reach is not seen.
+    that it is pure (a second trace gives the same program; no attribute changes, no clock is read, and no generator
+    of random numbers is drawn from); that each key is used once; and, in 16 environments that act at random, that
+    observations lie in the declared space and that `step` leaves resets to the engine. What random actions never
+    reach is not seen.
 
     Args:
         env: Anything that `sim.compile` takes.
