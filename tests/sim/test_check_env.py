@@ -1,60 +1,20 @@
 """`check_env`: one broken environment per fault, told with what to change; good ones pass in silence."""
 
-import itertools
-import time
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from breaking import Good, changed, refused, with_result
 
 from drivetrain import sim
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.random_play import outside
 from drivetrain.sim.registry import ENVIRONMENTS
 from drivetrain.sim.spaces import Box, Discrete
-
-
-class Good:
-    """Walks to one of two ends; each test breaks it in one place."""
-
-    name = "Good"
-    default_params = None
-
-    def reset(self, key, params):
-        x = jax.random.uniform(key, minval=-1.0, maxval=1.0)
-        return x[None], (x, jnp.int32(0))
-
-    def step(self, key, state, action, params):
-        x, time = state
-        x = x + 0.5 * (2 * action - 1) + 0.1 * jax.random.normal(key)
-        return x[None], (x, time + 1), -x, abs(x) > 3, time >= 20, {}
-
-    def action_space(self, params):
-        return Discrete(2)
-
-    def observation_space(self, params):
-        return Box(-9.0, 9.0, (1,))
-
-
-def changed(**methods):
-    return type("Broken", (Good,), methods)()
-
-
-def with_result(index, change):
-    """The good environment with one value of `step` changed."""
-
-    def step(self, *arguments):
-        results = list(Good.step(self, *arguments))
-        results[index] = change(results[index])
-        return tuple(results)
-
-    return changed(step=step)
-
-
-def refused(env, message, error=CompileError):
-    with pytest.raises(error, match=message):
-        sim.check_env(env)
 
 
 @pytest.mark.release
@@ -136,33 +96,6 @@ def test_results_that_are_no_scalars_of_their_kind_are_named(index, change, mess
     refused(with_result(index, change), message)
 
 
-def test_an_attribute_that_a_step_changes_is_named():
-    def step(self, *arguments):
-        self.num_steps = getattr(self, "num_steps", 0) + 1
-        return Good.step(self, *arguments)
-
-    refused(changed(step=step, num_steps=0), "changes the attribute 'num_steps'; keep what changes in the state")
-
-
-def test_random_numbers_and_counters_from_outside_are_told():
-    rng, counter = np.random.default_rng(0), itertools.count()
-    for noise in (rng.normal, lambda: next(counter), lambda: rng.normal(size=1000)):
-        env = with_result(2, lambda reward, noise=noise: reward + jnp.sum(jnp.asarray(noise())))
-        refused(env, "traced a second time it is another program; take random numbers from the key")
-
-
-def test_a_clock_is_told_with_the_function_that_reads_it():
-    def step(self, *arguments):
-        obs, after, reward, *rest = Good.step(self, *arguments)
-        return obs, after, reward + time.time(), *rest  # as float32 the same for two minutes
-
-    refused(changed(step=step), "impure: .*step uses time.time, a clock; count steps in the state instead")
-
-
-def test_prints_are_told():
-    refused(with_result(2, lambda reward: (jax.debug.print("{}", reward), reward)[1]), "impure: it prints or calls")
-
-
 def test_an_info_that_is_no_dictionary_is_told():
     refused(with_result(5, lambda info: None), "`step` must give info as a dict, got a NoneType")
 
@@ -204,7 +137,7 @@ def test_a_key_that_is_used_twice_is_told_with_the_line():
         obs, state = Good.reset(self, key, params)
         return obs + jax.random.uniform(other), state
 
-    refused(changed(reset=reset), r"`reset` cannot be traced \(.*test_check_env.py:\d+\): a key is used twice")
+    refused(changed(reset=reset), r"`reset` cannot be traced \(.*breaking.py:\d+\): a key is used twice")
 
 
 @pytest.mark.whole
@@ -218,6 +151,37 @@ def test_a_step_that_resets_by_itself_is_told():
         return jnp.where(done, fresh_obs, obs), after, reward, terminated, truncated, info
 
     refused(changed(step=step), "resets by itself.*leave resets to `sim.compile")
+
+
+LARGE = """
+import resource, sys
+sys.path.insert(0, {folder!r})
+import jax.numpy as jnp
+from breaking import Good
+from drivetrain import sim
+
+class Large(Good):
+    def reset(self, *given):
+        obs, state = super().reset(*given)
+        return obs, (state, jnp.zeros(50_000))
+
+    def step(self, key, state, *given):
+        obs, after, *rest = super().step(key, state[0], *given)
+        return obs, (after, state[1] + 1), *rest
+
+sim.check_env(Large(), num_steps=1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sim.check_env(Large())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+"""Says how many KiB of memory it takes to play more steps of a state of 200 kB."""
+
+
+@pytest.mark.whole
+def test_large_states_are_not_kept_of_every_step():
+    code = LARGE.format(folder=str(Path(__file__).parent))
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(said) < 300_000  # all of them are 1.9 GB
 
 
 def test_observations_outside_the_declared_space_are_told_with_the_number():
@@ -348,28 +312,6 @@ def test_what_a_space_contains_is_asked_of_anything():
     assert box.contains(np.zeros(3))
     assert box.contains(jnp.ones(3, jnp.bfloat16))
     assert not box.contains(jnp.full(3, 1.5, jnp.bfloat16))
-
-
-def test_a_reset_that_is_impure_is_told_as_a_step_is():
-    def drawing(self, key, params):
-        obs, (x, time) = Good.reset(self, key, params)
-        return obs, (x + np.random.uniform(-0.1, 0.1), time)
-
-    def counting(self, key, params):
-        self.num_starts += 1
-        return Good.reset(self, key, params)
-
-    def printing(self, key, params):
-        jax.debug.print("{}", params)
-        return Good.reset(self, key, params)
-
-    refused(changed(reset=drawing), "`reset` is impure: traced a second time it is another program; take random numb")
-    refused(changed(reset=counting, num_starts=0, __init__=begun), "`reset` is impure: it changes .*'num_starts'; keep")
-    refused(changed(reset=printing), "`reset` is impure: it prints or calls back into Python")
-
-
-def begun(self):
-    self.num_starts = 0
 
 
 def test_a_space_that_raises_is_told_with_the_authors_line():

@@ -94,6 +94,13 @@ def test_gymnasium_gets_words_and_render_gets_keys(engine):
     assert [frame[0, 0, 0] for frame in venv.render()] == [each[0, 0] % 255 for each in np.asarray(words)]
 
 
+def test_keys_that_are_shown_are_narrowed_as_their_words():
+    wide, narrow = (sim.compile(Drawing(), 2, 3, "numpy", record=("obs",), narrow_obs=how) for how in (None, "uint8"))
+    actions = np.zeros((3, 2), np.int32)
+    rows = [rollout(rollout.reset(seed=1), actions)[1]["obs"]["key"] for rollout in (wide, narrow)]
+    np.testing.assert_array_equal(rows[0].astype(np.uint8), rows[1])
+
+
 def test_actions_that_are_keys_are_told_to_be_words():
     with pytest.raises(CompileError, match="Applied: expected actions of numbers, got typed random keys; act by"):
         sim.compile(Applied(jax.random.uniform, jax.random.key(0)), 1, 1, "numpy", autoreset="disabled")

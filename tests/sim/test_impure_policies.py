@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,6 +53,7 @@ def draws(params, obs, key):
         (Counts(), "policy Counts is impure: traced a second time it is another program; take random numbers from"),
         (appends, "policy appends is impure: traced a second time it is another program"),
         (draws, "policy draws is impure: traced a second time it is another program"),
+        (jax.jit(draws), "policy draws is impure: traced a second time it is another program"),
     ],
 )
 def test_a_policy_that_is_no_function_of_its_arguments_is_told_so_by_its_name(policy, words):

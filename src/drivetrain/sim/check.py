@@ -7,21 +7,18 @@ form ─▶ traced ─▶ results, purity, keys ─▶ played with random action
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.sim.api import Environment, Tree, describe, name_of
 from drivetrain.sim.compiler import check_seed, checked
-from drivetrain.sim.fingerprint.code import Escape
-from drivetrain.sim.fingerprint.marks import followed
 from drivetrain.sim.forked import refuse_after_fork
-from drivetrain.sim.gymnax import GymnaxEnvironment, adapted
+from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.impurities import impurities
 from drivetrain.sim.random_play import play
 from drivetrain.sim.trace import (
     RESULTS,
@@ -31,7 +28,6 @@ from drivetrain.sim.trace import (
     check_info,
     check_same,
     check_scalars,
-    text_of,
     told_of_params,
     trace,
 )
@@ -40,13 +36,15 @@ from drivetrain.sim.untraceable import check_number
 from drivetrain.sim.varying import varied
 
 
+@jax.transfer_guard_host_to_device("allow")
 def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
     """Say everything that keeps an environment from being a good one, or return in silence.
 
     Checked are: the form; that it can be traced, with one shape and type per leaf of state and observation;
-    that it is pure (a second trace gives the same program and changes no attribute); that each key is used
-    once; and, in 16 environments that act at random, that observations lie in the declared space and that
-    `step` leaves resets to the engine. What random actions never reach is not seen.
+    that it is pure (a second trace gives the same program; no attribute changes, no clock is read, and no generator
+    of random numbers is drawn from); that each key is used once; and, in 16 environments that act at random, that
+    observations lie in the declared space and that `step` leaves resets to the engine. What random actions never
+    reach is not seen.
 
     Args:
         env: Anything that `sim.compile` takes.
@@ -69,7 +67,9 @@ def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int 
     params = params if differing is None else differing.of(0)
     with told_of_params(whole, params):
         state, action = check_shapes(whole, params)
-    faults = impurities(whole, params, state, action) + reused_keys(whole, params, state, action)
+    faults = impurities(whole, "step", lambda: stepped(whole, params, state, action))
+    faults += impurities(whole, "reset", lambda: started(whole, params))
+    faults += reused_keys(whole, params, state, action)
     if not faults:
         faults = play(whole, params, num_steps, seed)
     if faults:
@@ -131,63 +131,6 @@ def stepped(env: Environment, params: Tree, state: Tree, action: Tree) -> tuple[
         return env.step(jax.random.wrap_key_data(words), state, action, params)
 
     return abstract(env, "step", step, jax.ShapeDtypeStruct((2,), jnp.uint32), state, action)
-
-
-def impurities(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:
-    """What a second trace does otherwise than the first, and what it changes."""
-    faults, differs = impure(env, "step", lambda: stepped(env, params, state, action))
-    of_reset, differs_too = impure(env, "reset", lambda: started(env, params))
-    faults += of_reset
-    clock = "" if differs or differs_too else reads_clock(env, params)
-    return [*faults, f"it is impure: {clock}, a clock; count steps in the state instead"] if clock else faults
-
-
-def impure(env: Environment, what: str, trace_it: Callable[[], tuple[Any, Any]]) -> tuple[list[str], bool]:
-    """The same of one method, and whether it is another program each time."""
-    before = attributes(env)
-    (_, one), between = trace_it(), attributes(env)
-    (_, two), after = trace_it(), attributes(env)
-    changed = sorted(name for name in after if name in before and not before[name] == between[name] == after[name])
-    faults = [
-        f"`{what}` is impure: it changes the attribute {name!r}; keep what changes in the state, which it returns"
-        for name in changed
-    ]
-    if one.effects:
-        faults.append(
-            f"`{what}` is impure: it prints or calls back into Python (as jax.debug.print does); take that out"
-        )
-    differs = text_of(one) != text_of(two)
-    if differs:
-        faults.append(
-            f"`{what}` is impure: traced a second time it is another program; take random numbers from the key "
-            "(jax.random, not random or numpy.random), and read no clock, counter or file"
-        )
-    return faults, differs
-
-
-def reads_clock(env: Environment, params: Tree) -> str:
-    """What reads a clock, if that is where following it ends: as float32 a clock stands for two minutes."""
-    try:
-        followed(env, params)
-    except Escape as escape:
-        who, _, what = str(escape).rpartition(": ")
-        return who if what.startswith(("time.", "datetime.")) else ""
-    except RecursionError:
-        pass
-    return ""
-
-
-def attributes(env: Environment) -> dict[str, Any]:
-    """Attributes of the environment in a form that can be compared."""
-    inner = env.inner if isinstance(env, GymnaxEnvironment) else env
-    return {name: comparable(value) for name, value in getattr(inner, "__dict__", {}).items()}
-
-
-def comparable(value: Any) -> Any:
-    """An attribute by its value if it is plain data, else by identity."""
-    if isinstance(value, jax.core.Tracer):
-        return object()
-    return value.tobytes() if isinstance(value, np.ndarray) else repr(value)
 
 
 def reused_keys(env: Environment, params: Tree, state: Tree, action: Tree) -> list[str]:

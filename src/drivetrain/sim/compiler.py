@@ -164,7 +164,8 @@ class Start:
         refuse_after_fork()
         check_seed(seed)
         is_word = isinstance(seed, int)  # of an array JAX makes what it can, as of a traced one
-        whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
+        with jax.transfer_guard_host_to_device("allow"):  # a seed is no array of the caller's
+            whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
         return whole if self.engine == "xla" or is_traced(whole) else self.on_host(whole)
 
     def on_host(self, whole: RolloutState) -> RolloutState:

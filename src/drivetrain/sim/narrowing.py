@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Environment, Tree, name_of
+from drivetrain.sim.held_keys import as_words
 
 Narrow = Literal["bool", "uint8", "bits"]
 BITS = (128, 64, 32, 16, 8, 4, 2, 1)
@@ -68,6 +69,7 @@ def narrowed(obs: Tree, narrow: Narrow) -> Tree:
         narrow: "bool": whether an element is not 0. "uint8": by value, fractions cut off. "bits": as
             `numpy.packbits` of the flattened leaf: uint8[ceil(size / 8)], 1 where an element is not 0.
     """
+    obs = as_words(obs)
     if narrow == "uint8":
         return jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.uint8), obs)
     flags = jax.tree.map(lambda x: jnp.asarray(x) != 0, obs)

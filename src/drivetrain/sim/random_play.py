@@ -29,39 +29,37 @@ def play(env: Environment, params: Tree, num_steps: int, seed: int) -> list[str]
     space = asked(name_of(env), "observation_space", lambda: env.observation_space(params))
     reset = jax.jit(jax.vmap(lambda key: first(env, params, key)))
 
-    def one(key: jax.Array, state: Tree, start: Tree) -> Any:
+    def one(key: jax.Array, carried: Any, start: Tree) -> Any:
+        state, has_ended, end = carried
         key_step, key_action = jax.random.split(key)
         action = env.action_space(params).sample(key_action)
         obs, after, _, terminated, truncated, _ = env.step(key_step, state, action, params)
         ended, after = jnp.asarray(terminated | truncated, bool), strong(after)
-        return select(ended, start, after), (as_words(strong(obs)), ended, key_step, state, after)
+        end = select(ended & ~has_ended, (key_step, state, after), end)  # the first; all would be as many states
+        return (select(ended, start, after), has_ended | ended, end), as_words(strong(obs))
 
     @jax.jit
     def steps(starts: Tree, keys: jax.Array) -> Any:
-        every = jax.vmap(one)
-        return jax.lax.scan(lambda s, key: every(jax.random.split(key, NUM_ENVS), s, starts), starts, keys)[1]
+        every, none = jax.vmap(one), (jax.random.split(jax.random.key(0), NUM_ENVS), starts, starts)
+        begun = starts, jnp.zeros(NUM_ENVS, bool), none
+        return jax.lax.scan(lambda at, key: every(jax.random.split(key, NUM_ENVS), at, starts), begun, keys)
 
     key_start, key_steps = jax.random.split(jax.random.key(seed))
     start_obs, starts = reset(jax.random.split(key_start, NUM_ENVS))
-    obs, ended, keys, before, after = steps(starts, jax.random.split(key_steps, num_steps))
+    (_, has_ended, ends), obs = steps(starts, jax.random.split(key_steps, num_steps))
     starting = jax.tree.map(lambda x: x[None], as_words(start_obs))
     faults = asked(
         name_of(env),
         "observation_space",
         lambda: outside(space, "reset", starting) or outside(space, "step", obs),
     )
-    rows = np.argwhere(ended)
-    if len(rows) and resets_itself(reset, *at(np.resize(rows, (NUM_ENVS, 2)), (keys, before, after))):
+    rows = np.resize(np.flatnonzero(has_ended), NUM_ENVS)
+    if has_ended.any() and resets_itself(reset, *jax.tree.map(lambda x: x[rows], ends)):
         faults.append(
             "`step` resets by itself: where an episode ends it gives the state of a new one; give the state in which "
             "it ended, and leave resets to `sim.compile(..., autoreset=...)`"
         )
     return faults
-
-
-def at(rows: Any, tree: Tree) -> Tree:
-    """Some of what was kept, by (step, environment)."""
-    return jax.tree.map(lambda x: x[rows[:, 0], rows[:, 1]], tree)
 
 
 def resets_itself(reset: Callable[[jax.Array], Any], keys: jax.Array, before: Tree, after: Tree) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from drivetrain.core.errors import CompileError, DrivetrainError, InvalidInput
 from drivetrain.sim.acting import Acting, check_acts
 from drivetrain.sim.api import Autoreset, Environment, Tree, describe, name_of
+from drivetrain.sim.fingerprint.jax_state import traced_for
 from drivetrain.sim.given_params import other_sizes
 from drivetrain.sim.held_keys import Kinds, as_keys, as_words, kinds_of
 from drivetrain.sim.ir.importer.importer import own_programs
@@ -187,7 +188,8 @@ class Once:
 def abstract(env: Environment, what: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """Shapes of a function's results, and its jaxpr; what goes wrong becomes one sentence."""
     try:
-        jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        with jax.transfer_guard_host_to_device("allow"):  # constants, as jnp.array([0, 1]), are made at once
+            jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
     except DrivetrainError:
         raise
     except Exception as error:  # whatever the author's code raises
@@ -228,7 +230,8 @@ def acted(env: Environment, acting: Acting, *given: Any) -> tuple[Tree, dict[str
     holder = getattr(acting.policy, "__self__", acting.policy)
     who = f"policy {getattr(acting.policy, '__qualname__', type(acting.policy).__name__)}"
     check_keeps_nothing(who, holder, "a policy keeps no state; what changes goes into the environment's")
-    _, two = abstract(env, "policy", lambda *x: acting(*x), *given)
+    with traced_for(object()):  # JAX would answer from its memory what it has traced under jit before
+        _, two = abstract(env, "policy", lambda *x: acting(*x), *given)
     if text_of(one) != text_of(two):
         raise CompileError(
             f"{who} is impure: traced a second time it is another program; take random numbers from the key "

@@ -230,6 +230,16 @@ def test_an_episode_that_starts_with_nan_is_the_environments_fault(cart, monkeyp
         cart.actor.step(cart.actor.steps_per_call, 0)
 
 
+def test_steps_beyond_the_last_grant_are_nobodys_fault(cart, monkeypatch):
+    block = cart.actor._taken(0)
+    reward = block.reward.copy()
+    reward[3:] = np.nan
+    monkeypatch.setattr(cart.actor, "_taken", lambda start: block._replace(reward=reward))
+    cart.actor.step(10, 0)  # of 32: three rows, the third in part
+    with pytest.raises(RunError, match="expected a finite number as reward, got nan"):
+        cart.actor.step(13, 0)
+
+
 def test_a_seed_and_a_path_fix_where_environments_begin(cart, monkeypatch):
     monkeypatch.setattr("drivetrain.train.actor.fused.actor.compiled", lambda *_: cart.actor._kernel)
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drivetrain.core.errors import InvalidInput
-
 Frame = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Colour = tuple[int, int, int]
@@ -92,16 +90,3 @@ def board(height: int, width: int, layers: Iterable[tuple[Any, Colour]]) -> Fram
     picture = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
     picture[::CELL] = picture[:, ::CELL] = (232, 231, 226)
     return picture
-
-
-def render(env: Any, state: Any, params: Any) -> Frame:
-    """A picture of the state of one environment.
-
-    Raises:
-        InvalidInput: The environment has no `render(state, params)`.
-    """
-    if not hasattr(env, "render"):
-        raise InvalidInput(
-            f"{getattr(env, 'name', type(env).__name__)} has no picture: give it a render(state, params)"
-        )
-    return np.asarray(env.render(state, params), np.uint8)

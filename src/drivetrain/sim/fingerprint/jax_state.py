@@ -24,7 +24,7 @@ KNOWN = {(0, 10), (0, 11)}
 """Versions of JAX for which this, and the list in trusted.py, have been tested."""
 JITTED = type(jax.jit(lambda: 0))
 PLAIN = (type(None), bool, int, float, str, bytes, enum.Enum)
-traced_for: Callable[[str], AbstractContextManager[None]] = jax.make_user_context("")
+traced_for: Callable[[object], AbstractContextManager[None]] = jax.make_user_context("")
 """A context for traces that are to be kept. JAX keeps traces of inner functions, and finds them by the function alone,
 whatever has become of the globals it reads; in this context only those that were made for the same fingerprint."""
 OF_COMPILED_PROGRAMS = ("jax_compilation_cache_", "jax_persistent_cache_")

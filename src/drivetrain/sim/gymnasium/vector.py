@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from drivetrain.core.errors import Closed, InvalidInput
 from drivetrain.sim.api import Autoreset, Engine, Environment, Rollout, RolloutState, Tree, each
 from drivetrain.sim.compiler import NUM_SEEDS, checked, compile
-from drivetrain.sim.envs.drawing import Frame, render
+from drivetrain.sim.envs.drawing import Frame
 from drivetrain.sim.forked import first_user
 from drivetrain.sim.gymnasium.actions import check_of
 from drivetrain.sim.gymnasium.arguments import (
@@ -202,11 +202,12 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self._require_open()
         if self.render_mode is None:
             raise InvalidInput('render: expected render_mode="rgb_array" when the environment was made')
+        env: Any = self.env
         states = jax.tree.map(np.asarray, self._state().env)
         one = [as_keys(jax.tree.map(lambda x, k=k: x[k], states), self._kinds) for k in range(self.num_envs)]
         each = self._differing
         params = [self.params if each is None else each.of(k) for k in range(self.num_envs)]
-        return tuple(render(self.env, *pair) for pair in zip(one, params, strict=True))
+        return tuple(np.asarray(env.render(*pair), np.uint8) for pair in zip(one, params, strict=True))
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let kernel and state go."""

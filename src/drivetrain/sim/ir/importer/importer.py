@@ -239,7 +239,10 @@ class Importer:
         if name not in ops.DTYPES:
             remedy = f"use one of {', '.join(ops.DTYPES)}"
             if name.endswith("64") and jax.config.read("jax_enable_x64"):
-                remedy = "leave JAX's setting jax_enable_x64 off, which makes Python's and NumPy's numbers so wide"
+                remedy = (
+                    "leave JAX's setting jax_enable_x64 off, which makes Python's and NumPy's numbers so wide, or "
+                    "make, compile and reset within `with jax.enable_x64(False):`"
+                )
             raise self.unsupported(f"{what} of type {name}", remedy)
 
     def check_key(self, dtype: Any) -> None:

@@ -84,18 +84,17 @@ class FusedActor:
 
     def step(self, num_steps: int, start: int, /) -> list[Episode]:
         """See `Stepper`. The kernel takes all its steps; of the last grant of a run, only those granted are kept."""
+        rows, rest = divmod(num_steps, self._num_envs)
         self._beat()
-        block = self._taken(start)
+        block = _part(self._taken(start), slice(rows + (rest > 0)))
         self._rest()
         ended = block.terminated | block.truncated
         self._require_numbers(block, ended)
-        rows, rest = divmod(num_steps, self._num_envs)
         self._write(_part(block, slice(rows)))
         if rest:  # a step of the first environments
             self._write(_part(block, (slice(rows, rows + 1), slice(rest))))
             ended[rows, rest:] = False
-        counted = rows + (rest > 0)
-        episodes = self._counting.add(block.reward[:counted], ended[:counted])
+        episodes = self._counting.add(block.reward, ended)
         if num_steps < self.steps_per_call:
             self._begin()  # what was taken beyond the grant is no step of the run, nor is what would follow
         return episodes

@@ -1,0 +1,53 @@
+"""Simulators where JAX is told to count in 64 bits, or to let no array of NumPy's by."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from breaking import Good
+from comparing import assert_same
+
+from drivetrain import sim
+from drivetrain.core.errors import CompileError
+from drivetrain.sim.spaces import Box
+
+
+class Held(Good):
+    """It has constants, and bounds that JAX makes."""
+
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return obs + jnp.array([0.0]), state
+
+    def step(self, key, state, action, params):
+        state = (state[0] + jnp.array([0.0, 0.5])[action], state[1])
+        return super().step(key, state, action, params)
+
+    def observation_space(self, params):
+        return Box(-jnp.array([9.0]), jnp.array([9.0]), (1,))
+
+
+@pytest.mark.whole
+def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checked():
+    actions = np.ones((2, 3), np.int32)
+    with jax.transfer_guard("disallow"):
+        rollout = sim.compile(Held(), 3, 2, "numpy")
+        state, _ = rollout(rollout.reset(1), actions)
+        sim.check_env(Held(), num_steps=2)
+        venv = sim.make_vec(Held(), 3, "numpy")
+        np.testing.assert_array_equal(venv.reset(seed=1)[0], rollout.reset(1).obs)
+    assert_same(rollout(rollout.reset(1), actions)[0], state)
+
+
+@pytest.mark.whole
+def test_where_numbers_have_64_bits_the_block_that_is_told_of_has_those_of_32():
+    env, actions = sim.make("CartPole-v1"), np.ones((2, 3), np.int32)
+    rollout = sim.compile(env, 3, 2, "numpy")
+    expected = rollout(rollout.reset(1), actions)
+    with jax.enable_x64(True):
+        with pytest.raises(CompileError, match=r"float64: leave .*, or make, compile and reset within `with jax.ena"):
+            sim.compile(env, 3, 2, "numpy")
+        with jax.enable_x64(False):
+            rollout = sim.compile(env, 3, 2, "numpy")
+            state = rollout.reset(1)
+        assert_same(expected, rollout(state, actions))
