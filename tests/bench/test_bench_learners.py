@@ -73,7 +73,7 @@ def test_a_worker_that_ends_is_an_error_not_a_hang():
 
 
 def test_no_rounds_are_refused():
-    with pytest.raises(InvalidInput, match="rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--rounds: expected at least 1"):
         command.Options(rounds=0).check()
     assert [command.Options(quick=q, rounds=r).num_rounds() for q, r in ((False, None), (True, None), (True, 5))] == [
         12,

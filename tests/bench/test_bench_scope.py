@@ -223,9 +223,9 @@ def test_programs_are_files_with_names_of_their_own_and_bad_flags_are_refused():
         1,
         2,
     ]
-    with pytest.raises(InvalidInput, match="rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--rounds: expected at least 1"):
         command.Options(rounds=0).check()
-    with pytest.raises(InvalidInput, match="tool-rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--tool-rounds: expected at least 1"):
         command.Options(tool_rounds=0).check()
     with pytest.raises(InvalidInput, match="in the name of no program: SB3 DQN"):
         command.Options(only="Go").check()

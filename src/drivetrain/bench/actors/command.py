@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least, require_seconds
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
@@ -73,11 +73,9 @@ class Options:
         """
         effort = self.effort()
         if not 1 <= effort.most <= 16:
-            raise InvalidInput(f"most: expected 1 to 16 actors, got {effort.most}")
-        if effort.rounds < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {effort.rounds}")
-        if effort.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
+            raise InvalidInput(f"--most: expected 1 to 16 actors, got {effort.most}")
+        require_at_least(1, rounds=effort.rounds)
+        require_seconds(seconds=effort.seconds)
         require_folders(self.json, self.markdown)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.bench.effort import require_seconds
 from drivetrain.bench.gpu.accuracy import accuracy
 from drivetrain.bench.gpu.curves import curves
 from drivetrain.bench.gpu.kernels import kernels
@@ -53,8 +54,7 @@ class Options:
         Raises:
             InvalidInput: A part has no such name, or the limit is no time.
         """
-        if not self.limit_s > 0:
-            raise InvalidInput(f"--limit-s: expected seconds above 0, got {self.limit_s}")
+        require_seconds(limit_s=self.limit_s)
         names = [part.name for part in parts()]
         for name in filter(None, self.only.split(",")):
             if name not in names:

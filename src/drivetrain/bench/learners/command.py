@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.learners.worker import Job
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
@@ -81,8 +82,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, or there is one core.
         """
-        if self.num_rounds() < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
+        require_at_least(1, rounds=self.num_rounds())
         if num_cores() < 2:
             raise InvalidInput("two learners need two cores, and there is one here")
         require_folders(self.json, self.markdown)

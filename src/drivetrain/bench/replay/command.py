@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import present, publish
@@ -85,10 +86,8 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        if self.rounds < 0:
-            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
-        if self.processes < 2:
-            raise InvalidInput(f"expected --processes of at least 2, got {self.processes}")
+        require_at_least(0, rounds=self.rounds)
+        require_at_least(2, processes=self.processes)
         require_folders(self.json, self.markdown)
         if not self.plan().names():
             names = "; ".join(replace(self, only="").plan().names())  # which have commas

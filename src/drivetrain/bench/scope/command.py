@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import present, publish
@@ -78,9 +79,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        for name, number in (("rounds", self.num_rounds()), ("tool-rounds", self.tool_rounds)):
-            if number < 1:
-                raise InvalidInput(f"{name}: expected at least 1, got {number}")
+        require_at_least(1, rounds=self.num_rounds(), tool_rounds=self.tool_rounds)
         require_folders(self.json, self.markdown, self.keep)
         if self.survey and self.tools_on:
             raise InvalidInput("--survey: expected no --tools-on, which belongs to the other bench")

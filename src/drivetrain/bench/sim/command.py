@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.process import Rival, is_installed
 from drivetrain.bench.publish import present, publish
@@ -93,8 +94,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        if self.rounds < 0:
-            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
+        require_at_least(0, rounds=self.rounds)
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least, require_seconds
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, chosen, rates
-from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.core.outputs import require_folders
 
@@ -65,11 +64,8 @@ class Options:
             InvalidInput: A flag is out of range, or a folder is missing.
         """
         effort = self.effort()
-        for name, value in (("cases", effort.cases), ("rounds", effort.rounds)):
-            if value < 1:
-                raise InvalidInput(f"{name}: expected at least 1, got {value}")
-        if effort.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
+        require_at_least(1, cases=effort.cases, rounds=effort.rounds)
+        require_seconds(seconds=effort.seconds)
         require_folders(self.json, self.markdown)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least
 from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
@@ -80,8 +80,8 @@ class Options:
             known = ", ".join(f"--algo {algo} --env {env}" for algo, env in SETTINGS)
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
         effort = self.effort()
-        if effort.rounds < 1 or effort.target_seeds < 0:
-            raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
+        require_at_least(1, rounds=effort.rounds)
+        require_at_least(0, target_seeds=effort.target_seeds)
         settings = SETTINGS[self.algo, self.env]
         if settings.num_updates(effort.steps) < 1:
             least = f"{settings.learning_starts:,}"
