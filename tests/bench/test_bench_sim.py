@@ -347,9 +347,19 @@ def test_without_gymnax_the_cases_of_its_environments_are_left_out_and_counted(t
 
 def test_without_gymnax_nothing_but_cases_of_its_environments_is_refused_by_its_extra(monkeypatch):
     asked = without_gymnax(monkeypatch)
-    with pytest.raises(MissingExtra, match=r"need gymnax, which is not installed: pip install .drivetrain\[gymnax\]"):
+    with pytest.raises(MissingExtra, match=r"can run here; not installed: gymnax: pip install .drivetrain\[gymnax\]"):
         bench.run(["sim", "--quick", "--only", "gymnax"])
     assert not asked
+
+
+def test_cases_of_which_nobody_is_installed_are_refused_with_what_installs_them(monkeypatch):
+    absent = Rival(name="sim.make_vec", module="m", requires=("no_such_module",), install="pip install it")
+    monkeypatch.setattr(command, "EVERYBODY", (OURS, absent))
+    plans = {True: [Trial(group="g", name="of others", scenes={"ours": (absent, SCENE)})], False: []}
+    monkeypatch.setattr(command, "quick_plan", lambda rivals, _share: Plan(
+        trials=plans[absent in rivals], comparisons=[], compiled=[]))  # fmt: skip
+    with pytest.raises(MissingExtra, match="can run here; not installed: no_such_module: pip install it"):
+        bench.run(["sim", "--quick", "--only", "of others"])
 
 
 class Large:

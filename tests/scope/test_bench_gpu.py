@@ -111,8 +111,8 @@ def test_without_a_gpu_and_with_wrong_words_it_is_one_sentence(tmp_path, monkeyp
     assert main(["bench", "gpu", "--folder", str(tmp_path / "gpu")]) != 0
     assert "there is no GPU here that can be recorded" in capsys.readouterr().err
     assert not (tmp_path / "gpu").exists()
-    with pytest.raises(InvalidInput, match="expected some of recording, kernels"):
-        command.Options(only="kernel").check()
+    with pytest.raises(InvalidInput, match="'kernal' is in the name of no part: recording; kernels"):
+        command.Options(only="tests,kernal").check()
     with pytest.raises(InvalidInput, match="--limit-s"):
         command.Options(limit_s=0).check()
 
@@ -225,7 +225,7 @@ def test_the_survey_counts_the_time_in_which_gpus_were_recorded():
 
 
 def test_the_survey_asks_for_loads_that_there_are():
-    asked = [one.name for one in survey.loads() if survey.named(one.name, survey.ONLY)]
+    asked = survey.named([one.name for one in survey.loads()], survey.ONLY, kind="load")
     assert {name.split()[1] for name in asked if name.startswith("SB3")} == {"PPO", "A2C", "SAC", "DQN"}
     assert any(name.startswith("self-play") for name in asked)
 

@@ -14,6 +14,7 @@ from drivetrain.bench.gpu.simulators import simulators
 from drivetrain.bench.gpu.survey import survey
 from drivetrain.bench.gpu.tests import tests
 from drivetrain.bench.machine import gpus, origin_of
+from drivetrain.bench.only import named
 from drivetrain.bench.publish import publish
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
@@ -42,7 +43,8 @@ class Options:
     folder: Path = Path("gpu")
     """Where everything goes: gpu.json, gpu.md, recording/, reports of survey and curves; made where it is not there."""
     only: str = ""
-    """Parts, separated by commas: recording, kernels, accuracy, simulators, tests, survey, curves. All where empty."""
+    """Only parts whose name contains this, or one of these: recording, kernels, accuracy, simulators, tests, survey,
+    curves."""
     limit_s: float = 540.0
     """Seconds for this command: a part that may take longer than is left of them is not begun."""
     dry_run: bool = False
@@ -55,14 +57,16 @@ class Options:
             InvalidInput: A part has no such name, or the limit is no time.
         """
         require_seconds(limit_s=self.limit_s)
-        names = [part.name for part in parts()]
-        for name in filter(None, self.only.split(",")):
-            if name not in names:
-                raise InvalidInput(f"--only: expected some of {', '.join(names)}, got {name!r}")
+        self.chosen()
 
     def chosen(self) -> list[Part]:
-        """What is asked for."""
-        return [part for part in parts() if not self.only or part.name in self.only.split(",")]
+        """What is asked for.
+
+        Raises:
+            InvalidInput: `only` has a part that is in no name.
+        """
+        names = named([part.name for part in parts()], self.only, kind="part")
+        return [part for part in parts() if part.name in names]
 
 
 def run(options: Options, words: Sequence[str]) -> int:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from drivetrain.bench.gpu.plan import Found, Part
+from drivetrain.bench.only import named
 from drivetrain.bench.process import lacking
-from drivetrain.bench.scope.command import named
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.trial import finish
 
@@ -20,7 +20,8 @@ def survey() -> Part:
 
 def missing() -> str:
     """Why no load can run; empty where some can."""
-    asked = [load.program for load in loads() if named(load.name, ONLY)]
+    names = named([load.name for load in loads()], ONLY, kind="load")
+    asked = [load.program for load in loads() if load.name in names]
     reasons = [skipped.reason for program in asked if (skipped := program.missing()) is not None]
     return reasons[0] if len(reasons) == len(asked) else lacking("torch")
 

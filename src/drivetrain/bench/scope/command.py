@@ -8,6 +8,7 @@ from pathlib import Path
 from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import origin_of
+from drivetrain.bench.only import named
 from drivetrain.bench.publish import present, publish
 from drivetrain.bench.report import INTERRUPTED, Report
 from drivetrain.bench.scope.cases import make_cases
@@ -83,13 +84,7 @@ class Options:
         require_folders(self.json, self.markdown, self.keep)
         if self.survey and self.tools_on:
             raise InvalidInput("--survey: expected no --tools-on, which belongs to the other bench")
-        if not self.programs() and not self.own():
-            asked = [program.name for program in self.everything() if program.is_quick or not self.quick]
-            names = ", ".join([*asked, *(() if self.survey else NAMES)])
-            raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
-        if self.tools and self.tools_on and not any(named(one.name, self.tools_on) for one in self.programs()):
-            names = ", ".join(program.name for program in self.programs())
-            raise InvalidInput(f"--tools-on {self.tools_on!r} is in the name of no program that is asked for: {names}")
+        self.with_tools()
         absent = [program.missing() for program in self.programs()]
         if all(absent) and not self.own():
             remedies = sorted({f"{one.reason}: {one.remedy}" for one in absent if one is not None})
@@ -105,16 +100,26 @@ class Options:
 
     def programs(self) -> list[Program]:
         """What is asked for, whether it can run here or not."""
-        return [p for p in self.everything() if named(p.name, self.only) and (p.is_quick or not self.quick)]
+        names = self._named()
+        return [program for program in self.everything() if program.name in names]
 
     def own(self) -> list[str]:
         """What is asked for beside programs (own.py)."""
-        return [] if self.survey else [name for name in NAMES if named(name, self.only)]
+        names = self._named()
+        return [name for name in NAMES if name in names]
 
+    def with_tools(self) -> list[str]:
+        """Names of the programs that stand beside other tools.
 
-def named(name: str, words: str) -> bool:
-    """Whether a name contains one of these words, behind commas; the empty word is in every name."""
-    return any(word in name for word in words.split(","))
+        Raises:
+            InvalidInput: `tools_on` has a part that is in no name of what is asked for.
+        """
+        names = [program.name for program in self.programs()]
+        return named(names, self.tools_on, kind="program that is asked for", flag="--tools-on")
+
+    def _named(self) -> list[str]:
+        names = [program.name for program in self.everything() if program.is_quick or not self.quick]
+        return named([*names, *(() if self.survey else NAMES)], self.only, kind="program")
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -160,7 +165,8 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
     use_tools = options.tools and not options.quick
     rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
     able = [program for program in programs if program.missing() is None]
-    with_tools = [program.beside_tools() for program in able if named(program.name, options.tools_on)]
+    names = options.with_tools()
+    with_tools = [program.beside_tools() for program in able if program.name in names]
     tools = [tool for tool in TOOLS if tool.rival in rivals]
     plans = [
         Plan(programs=able, contenders=[JUDGED], num_rounds=options.num_rounds()),
