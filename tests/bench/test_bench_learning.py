@@ -1,6 +1,7 @@
 """`drivetrain bench learning` as a whole, with sides that answer at once: runs are kept, and not run again."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -137,6 +138,14 @@ def test_a_failing_run_is_named_and_the_others_go_on(ran, monkeypatch, tmp_path,
     assert bench.run(words(tmp_path, "--seeds", "1..2")) == 1
     assert capsys.readouterr().out.count("failed: sb3 ended with code 1: boom") == 2
     assert len(load(tmp_path / "learning.json")) == 6
+
+
+def test_a_run_whose_policy_diverged_is_a_failed_one_and_the_others_go_on(ran, monkeypatch, tmp_path, capsys):
+    means = {"ours": math.nan, "sb3": math.inf}
+    monkeypatch.setattr(command, "run_side", lambda side, case, seed: learned(case, means.get(side.name, 100.0)))
+    assert bench.run(words(tmp_path, "--seeds", "1")) == 1
+    assert "failed: sb3: expected finite returns, got inf: its policy has diverged" in capsys.readouterr().out
+    assert {run["side"] for run in load(tmp_path / "learning.json")} == {"ours-processes", "sb3-eight"}
 
 
 def test_who_is_not_installed_is_announced_and_left_out(ran, monkeypatch, tmp_path, capsys):
