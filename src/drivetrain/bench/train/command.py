@@ -145,12 +145,7 @@ def runner_of(run: Runner, file: Path | None) -> Runner:
     kept = Kept(file, command="train", restored=lambda saved: Outcome(**saved), conditions=conditions(DISTRIBUTIONS))
 
     def run_once(rival: Rival, job: Job) -> Outcome:
-        asked = {"rival": rival.module, "job": asdict(job)}
-        outcome = kept.get(asked)
-        if outcome is None:
-            outcome = run(rival, job)
-            kept.add(asked, outcome, asdict(outcome))
-        return outcome
+        return kept.once({"rival": rival.module, "job": asdict(job)}, lambda: run(rival, job))
 
     return run_once
 
