@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.bench.machine import Origin
-from drivetrain.bench.publish import publish
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Case, Report, Skipped, Target, ahead, write_json
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
@@ -95,13 +95,13 @@ def test_a_report_has_nothing_for_a_number_that_json_cannot_hold(tmp_path):
     (found,) = make_report(cases=[case]).as_json()["cases"]
     assert (found["peers"], found["ratios"], found["samples"]["SB3"]) == ({"SB3": None}, {"SB3": None}, [None])
     assert found["details"] == {"returns": [None, 1, None]}
-    publish(make_report(cases=[case]), json=tmp_path / "report.json", markdown=None)
+    publish(make_report(cases=[case]), Outputs(json=tmp_path / "report.json"))
     assert json.loads((tmp_path / "report.json").read_text())["cases"] == [found]
 
 
 def test_what_was_measured_is_shown_also_where_it_cannot_be_written(tmp_path, capsys):
     with pytest.raises(FileNotFoundError):
-        publish(make_report(), json=tmp_path / "gone" / "report.json", markdown=None)
+        publish(make_report(), Outputs(json=tmp_path / "gone" / "report.json"))
     assert "dqn on CartPole-v1" in capsys.readouterr().out
 
 

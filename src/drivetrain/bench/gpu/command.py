@@ -15,7 +15,7 @@ from drivetrain.bench.gpu.survey import survey
 from drivetrain.bench.gpu.tests import tests
 from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.only import named
-from drivetrain.bench.publish import publish
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput
@@ -85,7 +85,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     left = carry_out(chosen, options.folder, options.limit_s)
     report = report_of(options.folder, left, words)
-    publish(report, json=options.folder / JSON, markdown=options.folder / PAGE)
+    publish(report, Outputs(json=options.folder / JSON, markdown=options.folder / PAGE))
     return 1 if left else 0
 
 

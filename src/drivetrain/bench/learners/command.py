@@ -15,12 +15,11 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.learners.worker import Job
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.publish import publish
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.tied import VARIABLE
 from drivetrain.core.errors import InvalidInput, RunError
@@ -60,13 +59,9 @@ QUICK_WEAKNESS = "A quick run: two rounds. It shows that everything runs, not wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure updates by two learners against the same updates by one."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """The first case alone, two rounds unless more are asked for; the numbers then mean little."""
     rounds: int | None = None
@@ -102,9 +97,8 @@ def run(options: Options, words: Sequence[str]) -> int:
         origin=origin_of(words, ("jax", "jaxlib", "optax", "numpy")),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[measure(job, aim, options.num_rounds()) for job, aim in forms],
-        skipped=[],
     )
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 

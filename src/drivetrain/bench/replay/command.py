@@ -11,12 +11,11 @@ asked in turn.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.replay.cases import make_cases, unmeasured
 from drivetrain.bench.replay.contenders import (
     DISTRIBUTIONS,
@@ -63,13 +62,9 @@ QUICK_WEAKNESS = "A quick run: little time per case, few cases. It shows that ev
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure the replay against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """Two minutes rather than twenty; the numbers then mean little."""
     only: str = ""
@@ -112,7 +107,7 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: Our own process failed.
     """
     options.check()
-    publish(make_report(options, words), json=options.json, markdown=options.markdown)
+    publish(make_report(options, words), options)
     return 0
 
 

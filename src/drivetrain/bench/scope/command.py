@@ -9,7 +9,7 @@ from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.only import named
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.report import INTERRUPTED, Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
@@ -47,13 +47,9 @@ TOOL_DISTRIBUTIONS = ("pyinstrument", "viztracer", "scalene")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure what recording adds to programs, and how far the corrected time is from the time alone."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     keep: Path | None = None
     """Keep every run in this file as it is made, and take from it those of the same code and machine: a bench that was
     stopped goes on."""
@@ -133,7 +129,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     if options.survey:
         return run_survey(options, words)
     report = make_report(options, words, run_trial)
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     broken = [f"{one.name}: {one.reason}" for one in report.skipped if one.reason.startswith(BROKEN)]
     if broken:
         raise RunError("; ".join(broken))
@@ -152,7 +148,7 @@ def run_survey(options: Options, words: Sequence[str]) -> int:
     if not found.outcomes:
         raise RunError("no load has run; " + "; ".join(f"{one.name}: {one.reason}" for one in found.skipped))
     report = survey_report(found, words, is_quick=options.quick)
-    publish(report, json=options.json, markdown=options.markdown, page=as_page)
+    publish(report, options, page=as_page)
     return 0
 
 

@@ -16,7 +16,7 @@ from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.only import named
 from drivetrain.bench.process import Rival, is_installed
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
@@ -65,13 +65,9 @@ QUICK_WEAKNESS = "A quick run: two short rounds of a few cases. It shows that ev
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure the simulators against Gymnasium, EnvPool and gymnax, and compare the engines with XLA."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """A minute or two; the numbers then mean little."""
     full_equality: bool = False
@@ -138,7 +134,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     device = device_of(options.device) if options.paper else None
     names = options.names(device)
     report, failed = make_report(options, device, names, words)
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     if options.plots is not None:
         for path in draw(report.as_json(), options.plots):
             print(f"written to {path}")

@@ -16,7 +16,7 @@ from drivetrain.bench.effort import as_asked, require_at_least
 from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.train.cases import (
     Row,
@@ -46,17 +46,13 @@ class Effort(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure training against Stable-Baselines3, SBX and CleanRL, each run in a fresh process."""
 
     algo: str = "dqn"
     """The algorithm."""
     env: str = "CartPole-v1"
     """The environment."""
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """A minute rather than half an hour, of one seed, where no more is asked for; the numbers then mean little."""
     rounds: int | None = None
@@ -129,7 +125,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     if (missing := ours.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
     report = make_report(options, words, runner_of(run_rival, options.keep))
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 
