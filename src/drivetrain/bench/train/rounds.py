@@ -20,14 +20,12 @@ class Contender:
 
 
 Results = dict[str, list[Outcome]]  # label -> one outcome per seed
-Say = Callable[[str], None]
 
 
 def measure(
     contenders: Sequence[Contender],
     seeds: Sequence[int],
     run: Callable[[Rival, Job], Outcome],
-    say: Say = print,
 ) -> tuple[Results, dict[str, str]]:
     """Run everybody once per seed; the order turns by one from round to round.
 
@@ -53,11 +51,11 @@ def measure(
                     raise
                 failed[contender.label] = str(error)
                 results[contender.label] = []
-                say(f"  {error}")
+                print(f"  {error}", flush=True)
                 continue
             require_same_work(contender.label, job, outcome)
             results[contender.label].append(outcome)
-            say(f"  seed {seed:<3} {contender.label:<24} {describe(outcome)}")
+            print(f"  seed {seed:<3} {contender.label:<24} {describe(outcome)}", flush=True)
     return results, failed
 
 
