@@ -15,9 +15,8 @@ from drivetrain.bench.learning.peers.ours import overrides
 from drivetrain.bench.learning.run import Task, run_side
 from drivetrain.bench.learning.sides import AGAINST_SB3
 from drivetrain.bench.tied import VARIABLE
-from drivetrain.bench.train.job import DqnSettings
 from drivetrain.bench.train.peers.ours_continuous import PACE
-from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import ContinuousSettings, DqnSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config.presets import preset

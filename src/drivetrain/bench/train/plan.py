@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.cases import Row
 from drivetrain.bench.train.contenders import ONE_ENV, OURS, OURS_CONTINUOUS, OURS_PPO
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.rounds import Contender
-from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, DqnSettings, PpoSettings, Settings
 
 _DETERMINISTIC = ContinuousSettings(
     learning_rate=1e-3, learning_starts=1_000, gamma=0.98, hidden=(400, 300), action_noise=0.1
@@ -16,7 +16,7 @@ _DETERMINISTIC = ContinuousSettings(
 _SAC = ContinuousSettings(learning_rate=1e-3, learning_starts=256)
 _CHEETAH = replace(_SAC, learning_rate=3e-4, learning_starts=1_000)
 
-SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSettings] = {
+SETTINGS: Mapping[tuple[str, str], Settings] = {
     ("dqn", "CartPole-v1"): DqnSettings(),
     ("dqn", "ALE/Pong-v5"): DqnSettings(
         learning_rate=1e-4,
@@ -90,7 +90,7 @@ class Plan:
     """
 
     env: str
-    settings: DqnSettings | ContinuousSettings | PpoSettings
+    settings: Settings
     algo: str = "dqn"
     fixed_steps: int = 50_000
     probe_steps: int = 6_000

@@ -8,10 +8,11 @@ import torch
 from stable_baselines3 import DQN
 
 from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 
