@@ -14,6 +14,7 @@ from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Target, Training, main
+from drivetrain.bench.train.peers.pytorch import use_threads
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -34,8 +35,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     assert job.num_envs, "the number of environments has to be given"
     width = _NATURE if job.on_images else settings.hidden[0]
     assert job.on_images or settings.hidden == (width, width), "SBX has two layers of equal width"
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
+    use_threads(job)
     model = DQN(
         policy_of(job),
         make_envs(job, job.num_envs),

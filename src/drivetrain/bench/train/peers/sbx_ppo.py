@@ -14,6 +14,7 @@ from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.atari import make_envs, policy_of
 from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.pytorch import use_threads
 from drivetrain.bench.train.peers.schedules import scheduled
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -33,8 +34,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
     settings = job.settings
     assert isinstance(settings, PpoSettings)
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)  # SBX keeps SB3's rollout buffer, which goes through torch
+    use_threads(job)
     model = PPO(
         policy_of(job),
         make_envs(job, settings.num_envs),
