@@ -43,7 +43,7 @@ def test_a_peer_that_fails_is_left_out_with_its_reason():
         return DONE
 
     results, failed = measure(contenders("ours", "SB3"), [1, 2, 3], run)
-    assert failed == {"SB3": "SB3 ended with code 1: boom"}
+    assert failed == {"SB3": "failed: SB3 ended with code 1: boom"}
     assert results["SB3"] == []
     assert len(results["ours"]) == 3
 

@@ -38,9 +38,9 @@ EVERYTHING, INTERRUPTED = "everything that is missing", "the run was interrupted
 """What came behind Ctrl-C, and why it is missing."""
 
 
-def left_out(name: str, reason: str) -> Skipped:
-    """What failed, and how to find out more."""
-    return Skipped(name=name, reason=reason, remedy="run it alone to see more")
+def left_out(failed: Mapping[str, str]) -> list[Skipped]:
+    """What failed, by name, with the reasons, and how to find out more."""
+    return [Skipped(name=name, reason=reason, remedy="run it alone to see more") for name, reason in failed.items()]
 
 
 @dataclass(frozen=True, kw_only=True)

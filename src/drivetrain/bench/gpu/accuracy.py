@@ -66,8 +66,7 @@ def run(folder: Path, limit_s: float) -> Found:
     judged = [one for name, one in measured.items() if one.trials.get(OURS) and name not in failed]
     if not judged:
         raise RunError("; ".join(f"{name}: {why}" for name, why in failed.items()))
-    skipped = [left_out(name, why) for name, why in failed.items()]
-    return Found(cases=[*make_cases(judged), *cost_cases(checks)], skipped=[*absent, *skipped])
+    return Found(cases=[*make_cases(judged), *cost_cases(checks)], skipped=[*absent, *left_out(failed)])
 
 
 def run_one(program: Program, limit_s: float) -> tuple[Trial, Sequence[Check]]:

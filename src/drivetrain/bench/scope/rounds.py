@@ -77,12 +77,11 @@ def measure(
             _carry_out(plan, measured, failed, rng, run, kept)
     except KeyboardInterrupt:
         failed[EVERYTHING] = INTERRUPTED
-    skipped = [left_out(who, why) for who, why in failed.items()]
     there = [
         [one for name, one in measured.items() if name not in failed and one.trials.get(OURS.rival.name)]
         for measured in found
     ]
-    return there, skipped
+    return there, left_out(failed)
 
 
 def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = None) -> Runs:

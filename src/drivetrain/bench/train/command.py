@@ -17,7 +17,7 @@ from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
 from drivetrain.bench.publish import Outputs, present, publish
-from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.report import Case, Report, Skipped, left_out
 from drivetrain.bench.train.cases import (
     Row,
     continuous_rows,
@@ -162,7 +162,7 @@ def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Repo
             *(ON_IMAGES if plan.on_images else WEAKNESSES)[options.algo],
         ],
         cases=[*fixed, *target],
-        skipped=[*absent, *as_skipped(unfit), *fixed_failures, *target_failures],
+        skipped=[*absent, *left_out(unfit), *fixed_failures, *target_failures],
     )
 
 
@@ -190,7 +190,7 @@ def measure_same_algorithm(
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
     results, failed = measure(contenders, plan.fixed_seeds, run_one)
-    return make_cases(rows, results), as_skipped(failed)
+    return make_cases(rows, results), left_out(failed)
 
 
 def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
@@ -211,12 +211,4 @@ def measure_to_target(
     rows = target_rows(plan.env, [peer.name for peer in peers], plan.target_return)
     print(f"to mean return {plan.target_return:g}: {len(plan.target_seeds)} rounds", flush=True)
     results, failed = measure(plan.to_target(peers, threads), plan.target_seeds, run_one)
-    return make_cases(rows, results), as_skipped(failed)
-
-
-def as_skipped(failed: Mapping[str, str]) -> list[Skipped]:
-    """Peers that are installed and did not get through."""
-    return [
-        Skipped(name=label, reason=f"failed: {reason}", remedy="run it alone to see why")
-        for label, reason in failed.items()
-    ]
+    return make_cases(rows, results), left_out(failed)

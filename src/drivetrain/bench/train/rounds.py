@@ -49,7 +49,7 @@ def measure(
             except RunError as error:
                 if contender.rival.name == "ours":
                     raise
-                failed[contender.label] = str(error)
+                failed[contender.label] = f"failed: {error}"
                 results[contender.label] = []
                 print(f"  {error}", flush=True)
                 continue

@@ -91,7 +91,7 @@ def survey(
         failed[EVERYTHING] = INTERRUPTED
     return Surveyed(
         outcomes={load.name: (load, found[load.name]) for load in asked if found.get(load.name)},
-        skipped=[*absent.values(), *(left_out(name, why) for name, why in failed.items())],
+        skipped=[*absent.values(), *left_out(failed)],
     )
 
 
