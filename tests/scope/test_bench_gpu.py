@@ -88,7 +88,7 @@ def test_parts_of_other_code_and_machines_are_done_again_and_a_file_of_nobody_is
 def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):
     assert main(["bench", "gpu", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["here", *(part.name for part in command.parts())]
+    assert [line.partition(":")[0] for line in lines] == ["here", *(part.name for part in command.PARTS)]
     assert all("left out: " in line or "at most" in line for line in lines[1:])
     long = [part_of("one", most_s=60), part_of("two", most_s=60)]
     assert [line.split(", ")[0] for line in command.announced(long, 100)[1:]] == ["one: command 1", "two: command 2"]
@@ -98,7 +98,7 @@ def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):
 
 
 def test_four_commands_of_ten_minutes_do_everything_whatever_the_parts_take():
-    able = [replace(part, missing=lambda: "") for part in command.parts()]
+    able = [replace(part, missing=lambda: "") for part in command.PARTS]
     assert command.Options().limit_s < 600
     lines = command.announced(able, command.Options().limit_s)
     assert ["command 1" in line for line in lines[1:]] == [True] * 4 + [False] * 3

@@ -35,11 +35,6 @@ def programs() -> list[Program]:
     return [replace(one, name=f"{one.name}, GPU", arguments=(*one.arguments, "cuda")) for one in chosen]
 
 
-def accuracy() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=210, run=run, missing=_missing)
-
-
 def _missing() -> str:
     there = [program for program in programs() if program.missing() is None]
     absent = programs()[0].missing()
@@ -109,3 +104,6 @@ def cost_cases(checks: dict[str, list[Check]]) -> list[Case]:
                 )
             )
     return found
+
+
+PART = Part(name=NAME, most_s=210, run=run, missing=_missing)

@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivetrain.bench.effort import require_seconds
-from drivetrain.bench.gpu.accuracy import accuracy
-from drivetrain.bench.gpu.curves import curves
-from drivetrain.bench.gpu.kernels import kernels
+from drivetrain.bench.gpu import accuracy, curves, kernels, recording, simulators, survey, tests
 from drivetrain.bench.gpu.plan import GPU_DISTRIBUTIONS, Part, carry_out, parts_in
-from drivetrain.bench.gpu.recording import recording
-from drivetrain.bench.gpu.simulators import simulators
-from drivetrain.bench.gpu.survey import survey
-from drivetrain.bench.gpu.tests import tests
 from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.only import named
 from drivetrain.bench.publish import Outputs, publish
@@ -31,9 +25,8 @@ WEAKNESSES = (
 )
 
 
-def parts() -> list[Part]:
-    """All of them, what takes least and matters most first."""
-    return [recording(), kernels(), accuracy(), simulators(), tests(), survey(), curves()]
+PARTS = tuple(module.PART for module in (recording, kernels, accuracy, simulators, tests, survey, curves))
+"""All of them, what takes least and matters most first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +58,8 @@ class Options:
         Raises:
             InvalidInput: `only` has a part that is in no name.
         """
-        names = named([part.name for part in parts()], self.only, kind="part")
-        return [part for part in parts() if part.name in names]
+        names = named([part.name for part in PARTS], self.only, kind="part")
+        return [part for part in PARTS if part.name in names]
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -108,7 +101,7 @@ def announced(chosen: Sequence[Part], limit_s: float) -> list[str]:
 def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Report:
     """Everything that was done in the folder so far."""
     kept = parts_in(folder)
-    done = [found for part in parts() if (found := kept.get(part.asked)) is not None]
+    done = [found for part in PARTS if (found := kept.get(part.asked)) is not None]
     return Report(
         title="What only a GPU can show",
         origin=origin_of(words, (*DISTRIBUTIONS, *GPU_DISTRIBUTIONS), gpus=gpus()),

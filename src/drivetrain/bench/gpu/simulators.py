@@ -28,11 +28,6 @@ SCENES = (
 """Environment, N, K."""
 
 
-def simulators() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=130, run=run, missing=lambda: lacking(*CUDA.requires))
-
-
 def run(folder: Path, limit_s: float) -> Found:
     """Every scene in a process of its own; those that fail are left out and named.
 
@@ -78,3 +73,6 @@ def cases_of(name: str, said: Any) -> list[Case]:
 
 def _millions(rates: list[float]) -> list[float]:
     return [rate / 1e6 for rate in rates]
+
+
+PART = Part(name=NAME, most_s=130, run=run, missing=lambda: lacking(*CUDA.requires))

@@ -13,11 +13,6 @@ ONLY = "SB3 PPO,SB3 A2C,SB3 SAC,SB3 DQN,self-play"
 JSON, PAGE = "scope-survey-gpu.json", "scope-survey-gpu.md"
 
 
-def survey() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=520, run=run, missing=missing)
-
-
 def missing() -> str:
     """Why no load can run; empty where some can."""
     names = named([load.name for load in loads()], ONLY, kind="load")
@@ -36,3 +31,6 @@ def run(folder: Path, limit_s: float) -> Found:
     words += ["--json", str(folder.absolute() / JSON), "--markdown", str(folder.absolute() / PAGE)]
     finish(["-m", "drivetrain.cli.main", *words], folder, limit_s)
     return Found()
+
+
+PART = Part(name=NAME, most_s=520, run=run, missing=missing)
