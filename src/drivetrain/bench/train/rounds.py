@@ -1,8 +1,8 @@
 """Measures contenders in interleaved rounds, so that a slow minute of the machine hits all alike."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.job import Job, Outcome
@@ -10,8 +10,7 @@ from drivetrain.bench.turns import in_turn
 from drivetrain.core.errors import RunError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contender:
+class Contender(NamedTuple):
     """A rival in one of its forms, and the job it gets, less the seed."""
 
     label: str
