@@ -204,13 +204,6 @@ def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
     assert [run["seed"] for run in load(path)] == [1, 2]
 
 
-def test_the_resumed_command_does_the_lost_run(ran, tmp_path):
-    bench.run(words(tmp_path, "--seeds", "1..2", "--sides", "sb3"))
-    ran.clear()
-    bench.run(words(tmp_path, "--seeds", "1..3", "--sides", "sb3"))
-    assert ran == [("dqn CartPole-v1", "sb3", 3)]
-
-
 @pytest.mark.parametrize(("text", "seeds"), [("1..5", [1, 2, 3, 4, 5]), ("7", [7]), ("0..0", [0])])
 def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
     assert list(seeds_of(text)) == seeds
