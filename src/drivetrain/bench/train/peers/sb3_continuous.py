@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from stable_baselines3 import DDPG, SAC, TD3
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.continuous import arguments
+from drivetrain.bench.train.peers.constructors import of_continuous
 from drivetrain.bench.train.peers.entry import Training, main
 from drivetrain.bench.train.peers.pytorch import layers_of, use_threads
 from drivetrain.bench.train.stopwatch import Stopwatch
@@ -21,8 +20,7 @@ ALGORITHMS = {"sac": SAC, "td3": TD3, "ddpg": DDPG}
 
 def make_model(job: Job) -> OffPolicyAlgorithm:
     """The untrained model; what is not named is the same by default on all sides."""
-    env = make_vec_env(job.env, n_envs=1, seed=job.seed)
-    return ALGORITHMS[job.algo]("MlpPolicy", env, device="cpu", **arguments(job, env.action_space.shape[0]))
+    return ALGORITHMS[job.algo](**of_continuous(job), device="cpu")
 
 
 def run(job: Job, watch: Stopwatch) -> Training:

@@ -7,7 +7,7 @@ import torch
 from stable_baselines3 import DQN
 
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.atari import make_envs, policy_of
+from drivetrain.bench.train.peers.constructors import of_dqn
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.pytorch import layers_of, use_threads
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
@@ -19,26 +19,9 @@ def make_model(job: Job) -> DQN:
     """The untrained model."""
     settings = job.settings
     assert isinstance(settings, DqnSettings), "SB3 runs with given settings only"
-    assert job.num_envs, "the number of environments has to be given"
     use_threads(job)
-    return DQN(
-        policy_of(job),
-        make_envs(job, job.num_envs),
-        learning_rate=settings.learning_rate,
-        batch_size=settings.batch_size,
-        buffer_size=settings.buffer_size,
-        learning_starts=settings.learning_starts,
-        gamma=settings.gamma,
-        target_update_interval=settings.target_update_interval,
-        train_freq=settings.train_freq // job.num_envs,  # in calls of the vector environment
-        gradient_steps=settings.gradient_steps,
-        exploration_fraction=settings.exploration_fraction,
-        exploration_final_eps=settings.exploration_final_eps,
-        max_grad_norm=settings.max_grad_norm,
-        policy_kwargs={"net_arch": list(settings.hidden)},  # of images behind the Nature CNN's own layer
-        seed=job.seed,
-        device="cpu",
-    )
+    network = {"net_arch": list(settings.hidden)}  # of images behind the Nature CNN's own layer
+    return DQN(**of_dqn(job), policy_kwargs=network, max_grad_norm=settings.max_grad_norm, device="cpu")
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
