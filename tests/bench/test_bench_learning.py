@@ -212,7 +212,8 @@ def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from ppo CartPole-v1"),
+        (["--cases", "Breakout"], "--cases 'Breakout' is in the name of no case: ppo CartPole-v1"),
+        (["--cases", "dqn,Breakout"], "--cases 'Breakout' is in the name of no case"),
         (["--sides", "theirs"], "no side 'theirs': choose from ours, ours-processes, sb3"),
         (["--against", "gymnasium", "--sides", "sb3"], "no side 'sb3': choose from fused, fused-processes, gymnasium"),
         (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),
