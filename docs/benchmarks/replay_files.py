@@ -9,11 +9,12 @@ import shlex
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from drivetrain.bench.machine import Origin, describe_commit, describe_machine, describe_versions
+from drivetrain.bench.machine import origin_of
 from drivetrain.bench.report import Case, Report, write_json
 from drivetrain.replay import Replay
 
@@ -74,11 +75,8 @@ def main(out: Path, folder: str | None) -> None:
     cases += [Case(name="load after all of them", unit="s", better="lower", samples={"ours": times["load"]})]
     report = Report(
         title="Saving and loading a replay of 2^20 rows, obs (4,)",
-        origin=Origin(
-            machine=describe_machine(),
-            versions=describe_versions(["numpy"]),
-            commit=describe_commit(),
-            command="python " + shlex.join(["docs/benchmarks/replay_files.py", out.name]),
+        origin=replace(
+            origin_of((), ["numpy"]), command="python " + shlex.join(["docs/benchmarks/replay_files.py", out.name])
         ),
         weaknesses=["Saves end on the disk of one machine, shared with others; only ratios carry over."],
         cases=cases,

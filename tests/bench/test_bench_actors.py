@@ -1,5 +1,7 @@
 """`drivetrain bench actors`: which runs are made, and what is said of them."""
 
+import math
+
 import pytest
 
 pytest.importorskip("gymnasium", reason="needs the train extra")
@@ -34,9 +36,9 @@ def test_linear_is_the_rate_of_one_actor_in_the_same_round_times_their_number():
     assert (one_learned["ours"], four_learned["ours"]) == (64 * 37.5, 64 * 135.0)
 
 
-@pytest.mark.parametrize(("flag", "value"), [("most", 17), ("rounds", 0), ("seconds", 0.0)])
+@pytest.mark.parametrize(("flag", "value"), [("most", 17), ("rounds", 0), ("seconds", 0.0), ("seconds", math.nan)])
 def test_what_cannot_be_measured_is_refused(flag, value):
-    with pytest.raises(InvalidInput, match=f"{flag}: expected"):
+    with pytest.raises(InvalidInput, match=f"--{flag}: expected"):
         command.Options(**{flag: value}).check()
 
 

@@ -14,9 +14,10 @@ import torch
 
 from drivetrain.bench.train.contenders import PEERS_OF
 from drivetrain.bench.train.evaluation import outputs
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.plan import SETTINGS
 from drivetrain.bench.train.rounds import require_same_work
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.torch

@@ -17,16 +17,16 @@ ASKED = {"rival": "ours", "job": {"seed": 1, "threads": None, "hidden": (64, 64)
 
 
 def opened(path, conditions=HERE):
-    return Kept(path, command="train", restored=lambda saved: [saved["cpu_s"]], conditions=conditions)
+    return Kept(path, command="train", restored=lambda saved: {"cpu_s": saved["cpu_s"]}, conditions=conditions)
 
 
 def test_what_was_kept_comes_back_as_it_was_in_the_same_command_and_in_a_later_one(tmp_path):
     for path in (tmp_path / "runs.jsonl", None):
         runs = opened(path)
         assert runs.get(ASKED) is None
-        runs.add(ASKED, [1.5], {"cpu_s": 1.5})
-        assert runs.get(ASKED) == [1.5]
-    assert opened(tmp_path / "runs.jsonl").get(ASKED) == [1.5]
+        runs.add(ASKED, {"cpu_s": 1.5})
+        assert runs.get(ASKED) == {"cpu_s": 1.5}
+    assert opened(tmp_path / "runs.jsonl").get(ASKED) == {"cpu_s": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_something_else_that_is_asked_other_code_or_another_version_is_another_r
     tmp_path, asked, conditions
 ):
     path = tmp_path / "runs.jsonl"
-    opened(path).add(ASKED, [1.5], {"cpu_s": 1.5})
+    opened(path).add(ASKED, {"cpu_s": 1.5})
     other = opened(path, conditions)
     assert other.get(asked) is None
-    other.add(asked, [2.5], {"cpu_s": 2.5})
-    assert opened(path, conditions).get(asked) == [2.5]
-    assert opened(path).get(ASKED) == [1.5]
+    other.add(asked, {"cpu_s": 2.5})
+    assert opened(path, conditions).get(asked) == {"cpu_s": 2.5}
+    assert opened(path).get(ASKED) == {"cpu_s": 1.5}
 
 
 def test_commands_that_add_at_the_same_time_lose_none(tmp_path, monkeypatch):
@@ -63,7 +63,7 @@ def test_commands_that_add_at_the_same_time_lose_none(tmp_path, monkeypatch):
     def add(who):
         runs = opened(path, {"code": who})
         for number in range(10):
-            runs.add({"number": number}, [1.5], {"cpu_s": 1.5})
+            runs.add({"number": number}, {"cpu_s": 1.5})
 
     monkeypatch.setattr(kept, "save_text", slowly)
     with ThreadPoolExecutor(2) as pool:
@@ -74,10 +74,10 @@ def test_commands_that_add_at_the_same_time_lose_none(tmp_path, monkeypatch):
 def test_two_commands_that_keep_runs_in_one_file_lose_none(tmp_path):
     path = tmp_path / "runs.jsonl"
     one, two = opened(path), opened(path, {"code": "2"})
-    one.add(ASKED, [1.5], {"cpu_s": 1.5})
-    two.add(ASKED, [2.5], {"cpu_s": 2.5})
-    assert opened(path).get(ASKED) == [1.5]
-    assert opened(path, {"code": "2"}).get(ASKED) == [2.5]
+    one.add(ASKED, {"cpu_s": 1.5})
+    two.add(ASKED, {"cpu_s": 2.5})
+    assert opened(path).get(ASKED) == {"cpu_s": 1.5}
+    assert opened(path, {"code": "2"}).get(ASKED) == {"cpu_s": 2.5}
 
 
 @pytest.mark.parametrize(

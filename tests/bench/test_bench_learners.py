@@ -1,6 +1,6 @@
 """`drivetrain bench learners`: its numbers come from both forms, and a lost worker is an error."""
 
-import json
+import contextlib
 import os
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
-from drivetrain.bench.learners import command
+from drivetrain.bench.learners import command, worker
 from drivetrain.bench.learners.worker import Job
 from drivetrain.core.errors import InvalidInput, RunError
 
@@ -17,11 +17,11 @@ SMALL = Job(algo="dqn", batch_size=8, width=8, num_learners=1, updates_per_call=
 
 @pytest.mark.release
 def test_a_worker_answers_with_a_time_for_each_call():
-    with command.worker(SMALL) as process:
-        (times,) = command.ask([process])
+    with command.opened(SMALL) as opened:
+        (times,) = command.ask([opened])
     assert len(times) == command.CALLS_PER_ROUND
     assert min(times) > 0
-    assert process.poll() is not None
+    assert opened.process.poll() is not None
 
 
 class Asked:
@@ -30,7 +30,7 @@ class Asked:
     def __init__(self, monkeypatch, answers):
         self.answers, self.together = {job: iter(times) for job, times in answers.items()}, []
         monkeypatch.setattr(command, "ask", self.ask)
-        monkeypatch.setattr(command, "worker", command.contextlib.nullcontext)
+        monkeypatch.setattr(command, "opened", contextlib.nullcontext)
 
     def ask(self, jobs):
         self.together.append(jobs)
@@ -66,14 +66,14 @@ def test_beside_two_learners_stand_two_that_never_meet_with_half_of_the_batch_ea
 
 @pytest.mark.release
 def test_a_worker_that_ends_is_an_error_not_a_hang():
-    with command.worker(SMALL) as process:
-        process.kill()
-        with pytest.raises(RunError, match="a worker ended with code -9"):
-            command.answer(process)
+    with command.opened(SMALL) as opened:
+        opened.process.kill()
+        with pytest.raises(RunError, match="a learner's process ended with code -9"):
+            command.ask([opened])
 
 
 def test_no_rounds_are_refused():
-    with pytest.raises(InvalidInput, match="rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--rounds: expected at least 1"):
         command.Options(rounds=0).check()
     assert [command.Options(quick=q, rounds=r).num_rounds() for q, r in ((False, None), (True, None), (True, 5))] == [
         12,
@@ -82,13 +82,10 @@ def test_no_rounds_are_refused():
     ]
 
 
-def test_a_job_travels_whole():
-    assert Job(**json.loads(SMALL.as_json())) == SMALL
-
-
-@pytest.mark.whole
-def test_a_worker_is_out_of_reach_of_the_terminal_and_knows_the_bench_that_it_ends_with():
-    with command.worker(SMALL) as process:
-        assert os.getsid(process.pid) == process.pid
-        with open(f"/proc/{process.pid}/environ") as environment:
-            assert f"DRIVETRAIN_BENCH_PID={os.getpid()}" in environment.read().split("\0")
+def test_a_call_has_as_many_devices_as_learners(monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(worker, "prepare_computation", lambda: None)
+    monkeypatch.setattr(worker, "make_call", lambda job: lambda: seen.append(os.environ["PJRT_NPROC"]))
+    seen = []
+    assert worker.timed(replace(SMALL, num_learners=2))() > 0
+    assert seen == ["2"]

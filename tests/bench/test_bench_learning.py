@@ -1,6 +1,7 @@
 """`drivetrain bench learning` as a whole, with sides that answer at once: runs are kept, and not run again."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -139,6 +140,14 @@ def test_a_failing_run_is_named_and_the_others_go_on(ran, monkeypatch, tmp_path,
     assert len(load(tmp_path / "learning.json")) == 6
 
 
+def test_a_run_whose_policy_diverged_is_a_failed_one_and_the_others_go_on(ran, monkeypatch, tmp_path, capsys):
+    means = {"ours": math.nan, "sb3": math.inf}
+    monkeypatch.setattr(command, "run_side", lambda side, case, seed: learned(case, means.get(side.name, 100.0)))
+    assert bench.run(words(tmp_path, "--seeds", "1")) == 1
+    assert "failed: sb3: expected finite returns, got inf: its policy has diverged" in capsys.readouterr().out
+    assert {run["side"] for run in load(tmp_path / "learning.json")} == {"ours-processes", "sb3-eight"}
+
+
 def test_who_is_not_installed_is_announced_and_left_out(ran, monkeypatch, tmp_path, capsys):
     monkeypatch.undo()
     monkeypatch.setattr(command, "run_side", lambda side, case, seed: learned(case))
@@ -195,13 +204,6 @@ def test_a_killed_command_loses_the_run_in_progress_and_no_other(tmp_path):
     assert [run["seed"] for run in load(path)] == [1, 2]
 
 
-def test_the_resumed_command_does_the_lost_run(ran, tmp_path):
-    bench.run(words(tmp_path, "--seeds", "1..2", "--sides", "sb3"))
-    ran.clear()
-    bench.run(words(tmp_path, "--seeds", "1..3", "--sides", "sb3"))
-    assert ran == [("dqn CartPole-v1", "sb3", 3)]
-
-
 @pytest.mark.parametrize(("text", "seeds"), [("1..5", [1, 2, 3, 4, 5]), ("7", [7]), ("0..0", [0])])
 def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
     assert list(seeds_of(text)) == seeds
@@ -210,7 +212,8 @@ def test_seeds_are_named_by_a_number_or_a_range(text, seeds):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--cases", "Breakout"], "no case has 'Breakout' in its name: choose from ppo CartPole-v1"),
+        (["--cases", "Breakout"], "--cases 'Breakout' is in the name of no case: ppo CartPole-v1"),
+        (["--cases", "dqn,Breakout"], "--cases 'Breakout' is in the name of no case"),
         (["--sides", "theirs"], "no side 'theirs': choose from ours, ours-processes, sb3"),
         (["--against", "gymnasium", "--sides", "sb3"], "no side 'sb3': choose from fused, fused-processes, gymnasium"),
         (["--seeds", "5..1"], r"expected a seed such as 3, or a range such as 1\.\.5, got '5\.\.1'"),

@@ -14,9 +14,9 @@ from drivetrain.bench.learning.peers.entry import SEEDS
 from drivetrain.bench.learning.peers.ours import overrides
 from drivetrain.bench.learning.run import Task, run_side
 from drivetrain.bench.learning.sides import AGAINST_SB3
-from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.tied import VARIABLE
 from drivetrain.bench.train.peers.ours_continuous import PACE
-from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import ContinuousSettings, DqnSettings, PpoSettings
 from drivetrain.core.errors import RunError
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config.presets import preset
@@ -166,9 +166,9 @@ def test_a_short_run_of_ours_answers_with_its_returns_and_its_way():
 
 
 def test_a_run_whose_command_is_gone_ends(tmp_path):
-    replace(task(CARTPOLE, 0), command_pid=1).save(tmp_path / "task.json")
+    task(CARTPOLE, 0).save(tmp_path / "task.json")
     words = [sys.executable, "-m", OURS.rival.module, str(tmp_path / "task.json"), str(tmp_path / "learned.json")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), VARIABLE: "1"}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "died before this process had started" in done.stderr

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from drivetrain.bench.train.evaluation import chooser
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers import ours_continuous
 from drivetrain.bench.train.peers.entry import Target
 from drivetrain.bench.train.peers.ours_dqn import RUN_DIR, overrides
 from drivetrain.bench.train.peers.snapshots import Snapshots
 from drivetrain.bench.train.plan import SETTINGS
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.train.config.presets import preset
 from drivetrain.train.ledger.rules import Rules

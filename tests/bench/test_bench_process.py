@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from drivetrain.bench.process import Rival, environment_of, kill, last_words, launch
-from drivetrain.bench.train.job import DqnSettings, Job, Outcome
+from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.bench.train.run import run_rival
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.core.errors import RunError
 from live_processes import wait_until_dead
 

@@ -105,7 +105,7 @@ def test_a_feeder_inserts_and_updates_every_turn_and_draws_now_and_then():
 def test_scenes_are_played_in_worker_processes_and_who_cannot_is_noted():
     scenes = [several("learn 256", 2, "threads"), several("insert 64", 2, "processes")]
     little = Play(group=crowd_group("little", "obs 4", CAPACITY), scenes=scenes, seconds=0.005)
-    played, measured = measure_play(little, [OURS, NUMPY], num_rounds=2, say=lambda _: None)
+    played, measured = measure_play(little, [OURS, NUMPY], num_rounds=2)
     assert [len(played[scene.name]["ours"]) for scene in scenes] == [2, 2]
     cases = throughput_cases(little, played, measured)
     assert [case.name for case in cases] == [

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drivetrain.bench.machine import Origin
-from drivetrain.bench.publish import publish
-from drivetrain.bench.report import Case, Report, Skipped, ahead, write_json
+from drivetrain.bench.publish import Outputs, publish
+from drivetrain.bench.report import Case, Report, Skipped, Target, ahead, write_json
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 
@@ -87,9 +87,21 @@ def test_a_number_that_json_cannot_hold_is_refused(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_report_has_nothing_for_a_number_that_json_cannot_hold(tmp_path):
+    samples = {"ours": [1.0], "SB3": [float("nan")]}
+    case = make_case(
+        samples=samples, details={"returns": (float("inf"), 1, None)}, targets=[Target(against="SB3", aim=2)]
+    )
+    (found,) = make_report(cases=[case]).as_json()["cases"]
+    assert (found["peers"], found["ratios"], found["samples"]["SB3"]) == ({"SB3": None}, {"SB3": None}, [None])
+    assert found["details"] == {"returns": [None, 1, None]}
+    publish(make_report(cases=[case]), Outputs(json=tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text())["cases"] == [found]
+
+
 def test_what_was_measured_is_shown_also_where_it_cannot_be_written(tmp_path, capsys):
     with pytest.raises(FileNotFoundError):
-        publish(make_report(), json=tmp_path / "gone" / "report.json", markdown=None)
+        publish(make_report(), Outputs(json=tmp_path / "gone" / "report.json"))
     assert "dqn on CartPole-v1" in capsys.readouterr().out
 
 

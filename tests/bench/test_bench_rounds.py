@@ -6,8 +6,9 @@ import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.contenders import probe_threads
-from drivetrain.bench.train.job import DqnSettings, Job, Outcome
+from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.bench.train.rounds import Contender, measure
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.core.errors import RunError
 
 JOB = Job(kind="fixed", env="CartPole-v1", seed=0, total_steps=2_000, settings=DqnSettings())
@@ -22,10 +23,6 @@ def contenders(*names):
     return [Contender(label=name, rival=rival(name), job=JOB) for name in names]
 
 
-def silent(_):
-    pass
-
-
 def test_everybody_runs_every_seed_and_the_order_turns():
     ran = []
 
@@ -33,7 +30,7 @@ def test_everybody_runs_every_seed_and_the_order_turns():
         ran.append((rival.name, job.seed))
         return DONE
 
-    results, failed = measure(contenders("ours", "SB3", "SBX"), [1, 2], run, silent)
+    results, failed = measure(contenders("ours", "SB3", "SBX"), [1, 2], run)
     assert ran == [("ours", 1), ("SB3", 1), ("SBX", 1), ("SB3", 2), ("SBX", 2), ("ours", 2)]
     assert {name: len(outcomes) for name, outcomes in results.items()} == {"ours": 2, "SB3": 2, "SBX": 2}
     assert not failed
@@ -45,8 +42,8 @@ def test_a_peer_that_fails_is_left_out_with_its_reason():
             raise RunError("SB3 ended with code 1: boom")
         return DONE
 
-    results, failed = measure(contenders("ours", "SB3"), [1, 2, 3], run, silent)
-    assert failed == {"SB3": "SB3 ended with code 1: boom"}
+    results, failed = measure(contenders("ours", "SB3"), [1, 2, 3], run)
+    assert failed == {"SB3": "failed: SB3 ended with code 1: boom"}
     assert results["SB3"] == []
     assert len(results["ours"]) == 3
 
@@ -56,7 +53,7 @@ def test_our_own_failure_is_an_error():
         raise RunError("ours ended with code 1: boom")
 
     with pytest.raises(RunError, match="boom"):
-        measure(contenders("ours"), [1], run, silent)
+        measure(contenders("ours"), [1], run)
 
 
 @pytest.mark.parametrize("name", ["ours", "SB3"])
@@ -65,7 +62,7 @@ def test_whoever_does_other_work_stops_the_measurement(name):
         return replace(DONE, num_updates=639) if rival.name == name else DONE
 
     with pytest.raises(RunError, match=rf"{name}: expected \(2048, 640\)"):
-        measure(contenders("ours", "SB3"), [1], run, silent)
+        measure(contenders("ours", "SB3"), [1], run)
 
 
 def test_the_settings_count_steps_and_updates_as_sb3_does():

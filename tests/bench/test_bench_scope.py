@@ -199,7 +199,7 @@ def test_inflation_bias_and_interval_are_those_of_planted_blocks(program):
     assert cases["trivial: size on disk"].as_json()["peers"] == {"viztracer": 1.0}
 
 
-def test_the_report_of_a_quick_run_is_valid_and_opens_with_its_weaknesses(program, monkeypatch):
+def test_the_report_is_valid_and_opens_with_its_weaknesses(program, monkeypatch):
     monkeypatch.setattr(command, "PROGRAMS", (program,))
     options = command.Options(only="trivial", rounds=2, tools=False)
     report = command.make_report(
@@ -223,9 +223,9 @@ def test_programs_are_files_with_names_of_their_own_and_bad_flags_are_refused():
         1,
         2,
     ]
-    with pytest.raises(InvalidInput, match="rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--rounds: expected at least 1"):
         command.Options(rounds=0).check()
-    with pytest.raises(InvalidInput, match="tool-rounds: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--tool-rounds: expected at least 1"):
         command.Options(tool_rounds=0).check()
     with pytest.raises(InvalidInput, match="in the name of no program: SB3 DQN"):
         command.Options(only="Go").check()

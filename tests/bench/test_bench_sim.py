@@ -241,7 +241,7 @@ def test_plans_cover_every_environment_of_gymnax_and_quick_ones_little():
     ("words", "message"),
     [
         (["--only", "nothing there"], "is in the name of no case: of [0-9]+ some are CartPole, nothing recorded"),
-        (["--rounds", "-1"], "--rounds of at least 0"),
+        (["--rounds", "-1"], "--rounds: expected at least 0, got -1"),
         (["--full-equality", "--quick"], "--full-equality: expected neither --quick nor --paper"),
         (["--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
@@ -347,9 +347,19 @@ def test_without_gymnax_the_cases_of_its_environments_are_left_out_and_counted(t
 
 def test_without_gymnax_nothing_but_cases_of_its_environments_is_refused_by_its_extra(monkeypatch):
     asked = without_gymnax(monkeypatch)
-    with pytest.raises(MissingExtra, match=r"need gymnax, which is not installed: pip install .drivetrain\[gymnax\]"):
+    with pytest.raises(MissingExtra, match=r"can run here; not installed: gymnax: pip install .drivetrain\[gymnax\]"):
         bench.run(["sim", "--quick", "--only", "gymnax"])
     assert not asked
+
+
+def test_cases_of_which_nobody_is_installed_are_refused_with_what_installs_them(monkeypatch):
+    absent = Rival(name="sim.make_vec", module="m", requires=("no_such_module",), install="pip install it")
+    monkeypatch.setattr(command, "EVERYBODY", (OURS, absent))
+    plans = {True: [Trial(group="g", name="of others", scenes={"ours": (absent, SCENE)})], False: []}
+    monkeypatch.setattr(command, "quick_plan", lambda rivals, _share: Plan(
+        trials=plans[absent in rivals], comparisons=[], compiled=[]))  # fmt: skip
+    with pytest.raises(MissingExtra, match="can run here; not installed: no_such_module: pip install it"):
+        bench.run(["sim", "--quick", "--only", "of others"])
 
 
 class Large:

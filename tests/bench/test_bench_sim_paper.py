@@ -141,12 +141,12 @@ def test_on_a_gpu_the_same_comparisons_are_made_by_the_clock_with_calls_that_ove
     assert all(trial.by_clock for trial in full.trials)
     scenes = [each for trial in full.trials for each in trial.scenes.values()]
     assert {scene.num_calls for _, scene in scenes} == {GPU.num_calls}
-    assert {rival.module.rpartition(".")[2] for rival, _ in scenes} == {
-        "ours_cuda",
-        "ours_xla",
-        "ours_torch_on_gpu",
-        "ours_torch_compiled_on_gpu",
-        "gymnasium_make",
+    assert {(rival.module.rpartition(".")[2], rival.form) for rival, _ in scenes} == {
+        ("ours_cuda", ""),
+        ("ours", "xla"),
+        ("ours_torch_on_gpu", "torch"),
+        ("ours_torch_on_gpu", "torch_compiled"),
+        ("gymnasium_make", ""),
     }
     assert max(scene.num_envs for _, scene in scenes) == 2**20
 

@@ -56,7 +56,7 @@ def test_the_environment_takes_the_steps_that_it_is_told_to(kind, monkeypatch):
 
 
 def test_no_cases_are_refused():
-    with pytest.raises(InvalidInput, match="cases: expected at least 1"):
+    with pytest.raises(InvalidInput, match="--cases: expected at least 1, got 0"):
         command.Options(cases=0).check()
 
 

@@ -127,6 +127,7 @@ def test_a_page_that_cannot_be_made_again_is_one_line(tmp_path, capsys):
     [
         *("no json", "[1]", '{"format": "other"}', '{"format": "drivetrain-bench", "format_version": 99}'),
         *('{"format": "drivetrain-bench"}', '{"format": "drivetrain-bench", "format_version": 2, "cases": []}'),
+        *(json.dumps(make_report().as_json() | {"cases": cases}) for cases in ([{"name": "a"}], [3])),
     ],
 )
 def test_a_foreign_or_newer_file_is_refused(tmp_path, text):

@@ -232,7 +232,8 @@ def test_a_later_command_with_more_rounds_adds_to_the_runs_that_were_kept(everyb
         (["nothing"], "there is no bench 'nothing': choose from "),
         (["train", "--algo", "sac"], "sac on CartPole-v1 has no settings"),
         (["train", "--env", "Nowhere-v0"], "use --algo dqn --env CartPole-v1"),
-        (["train", "--rounds", "0"], "--rounds of at least 1"),
+        (["train", "--rounds", "0"], "--rounds: expected at least 1, got 0"),
+        (["train", "--target-seeds", "-1"], "--target-seeds: expected at least 0, got -1"),
         (["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--steps", "1000"], "more than the 1,000 before"),
         (
             ["train", "--algo", "td3", "--env", "HalfCheetah-v5", "--quick", "--steps", "9"],

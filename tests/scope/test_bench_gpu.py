@@ -88,7 +88,7 @@ def test_parts_of_other_code_and_machines_are_done_again_and_a_file_of_nobody_is
 def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):
     assert main(["bench", "gpu", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["here", *(part.name for part in command.parts())]
+    assert [line.partition(":")[0] for line in lines] == ["here", *(part.name for part in command.PARTS)]
     assert all("left out: " in line or "at most" in line for line in lines[1:])
     long = [part_of("one", most_s=60), part_of("two", most_s=60)]
     assert [line.split(", ")[0] for line in command.announced(long, 100)[1:]] == ["one: command 1", "two: command 2"]
@@ -98,7 +98,7 @@ def test_a_dry_run_says_what_is_missing_and_which_command_does_what(capsys):
 
 
 def test_four_commands_of_ten_minutes_do_everything_whatever_the_parts_take():
-    able = [replace(part, missing=lambda: "") for part in command.parts()]
+    able = [replace(part, missing=lambda: "") for part in command.PARTS]
     assert command.Options().limit_s < 600
     lines = command.announced(able, command.Options().limit_s)
     assert ["command 1" in line for line in lines[1:]] == [True] * 4 + [False] * 3
@@ -111,8 +111,8 @@ def test_without_a_gpu_and_with_wrong_words_it_is_one_sentence(tmp_path, monkeyp
     assert main(["bench", "gpu", "--folder", str(tmp_path / "gpu")]) != 0
     assert "there is no GPU here that can be recorded" in capsys.readouterr().err
     assert not (tmp_path / "gpu").exists()
-    with pytest.raises(InvalidInput, match="expected some of recording, kernels"):
-        command.Options(only="kernel").check()
+    with pytest.raises(InvalidInput, match="'kernal' is in the name of no part: recording; kernels"):
+        command.Options(only="tests,kernal").check()
     with pytest.raises(InvalidInput, match="--limit-s"):
         command.Options(limit_s=0).check()
 
@@ -225,7 +225,7 @@ def test_the_survey_counts_the_time_in_which_gpus_were_recorded():
 
 
 def test_the_survey_asks_for_loads_that_there_are():
-    asked = [one.name for one in survey.loads() if survey.named(one.name, survey.ONLY)]
+    asked = survey.named([one.name for one in survey.loads()], survey.ONLY, kind="load")
     assert {name.split()[1] for name in asked if name.startswith("SB3")} == {"PPO", "A2C", "SAC", "DQN"}
     assert any(name.startswith("self-play") for name in asked)
 

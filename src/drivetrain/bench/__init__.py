@@ -8,8 +8,9 @@
     replay/   calls of microseconds: a process per contender, which stays and is asked in turn
     gpu/      all that only an NVIDIA GPU can show
 
-    process.py (a rival's process) -> report.py (JSON) -> table.py (Markdown); machine.py (where)
+    only.py, effort.py (what is asked for) -> process.py, worker.py (a rival's process: one run, or asked in turn)
+      -> report.py (JSON) -> table.py (Markdown); kept.py (runs that need not be made again), machine.py (where)
 
-Each rival is one file of a bench's `peers`, and so are we. On shared machines only ratios from one
-run count, so every number of a case comes from one command, in interleaved order.
+Each rival is one file of a bench's `peers`, and so are we, or a form that a file has beside others. On shared machines
+only ratios from one run count, so every number of a case comes from one command, in interleaved order.
 """

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -58,17 +59,20 @@ class Kept(Generic[Outcome]):
         wanted = _as_json(asked)
         return next((outcome for other, outcome in self._here if other == wanted), None)
 
-    def add(self, asked: Mapping[str, Any], outcome: Outcome, as_json: Any) -> None:
-        """Keep a run.
+    def once(self, asked: Mapping[str, Any], run: Callable[[], Outcome]) -> Outcome:
+        """What a run came to, which is made and kept where it was not yet."""
+        outcome = self.get(asked)
+        if outcome is None:
+            outcome = run()
+            self.add(asked, outcome)
+        return outcome
 
-        Args:
-            asked: What was run.
-            outcome: What it came to.
-            as_json: The same as `restored` takes it.
-        """
+    def add(self, asked: Mapping[str, Any], outcome: Outcome) -> None:
+        """Keep what a run came to: a dataclass, or what JSON has."""
         self._here.append((_as_json(asked), outcome))
         if self._file is not None:
-            record = {"asked": asked, "conditions": self._conditions, "outcome": as_json}
+            kept = asdict(outcome) if is_dataclass(outcome) and not isinstance(outcome, type) else outcome
+            record = {"asked": asked, "conditions": self._conditions, "outcome": kept}
             with locked(self._file.absolute().parent):
                 records = [*(record for record, _ in self._load()), record]
                 save_text(self._file, "".join(json.dumps(record) + "\n" for record in records))

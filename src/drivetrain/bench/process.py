@@ -45,6 +45,7 @@ class Rival:
         requires: Modules that must be installed for it.
         install: The command that installs them.
         variables: Of its process's environment, beside those that everybody has.
+        form: Of a module that serves several: a last word on its command line; empty for none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Rival:
     requires: tuple[str, ...]
     install: str
     variables: tuple[tuple[str, str], ...] = ()
+    form: str = ""
 
     def missing(self) -> Skipped | None:
         """The reason why this rival cannot run here; None when it can."""
@@ -94,7 +96,7 @@ def launch(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a rival's module in a process group of its own, with its output in `folder`/log.txt."""
-    words = ["-P", "-W", "ignore", "-m", rival.module, *arguments]
+    words = ["-P", "-W", "ignore", "-m", rival.module, *arguments, *([rival.form] if rival.form else [])]
     return start(words, folder=folder, threads=threads, pass_fds=pass_fds, variables=dict(rival.variables))
 
 

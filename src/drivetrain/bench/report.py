@@ -10,11 +10,12 @@ A number without its commit, machine and command is not worth keeping.
 """
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from drivetrain.bench.machine import Origin
 from drivetrain.core.aside import save_text
@@ -37,9 +38,9 @@ EVERYTHING, INTERRUPTED = "everything that is missing", "the run was interrupted
 """What came behind Ctrl-C, and why it is missing."""
 
 
-def left_out(name: str, reason: str) -> Skipped:
-    """What failed, and how to find out more."""
-    return Skipped(name=name, reason=reason, remedy="run it alone to see more")
+def left_out(failed: Mapping[str, str]) -> list[Skipped]:
+    """What failed, by name, with the reasons, and how to find out more."""
+    return [Skipped(name=name, reason=reason, remedy="run it alone to see more") for name, reason in failed.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The document that `--json` writes."""
-        return {
+        document = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "title": self.title,
@@ -175,6 +176,16 @@ class Report:
             "skipped": [asdict(peer) for peer in self.skipped],
             "cases": [case.as_json() for case in self.cases],
         }
+        return _finite(document)
+
+
+def _finite(value: Any) -> Any:
+    """None for numbers that JSON does not have, as of a peer whose policy has come to NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in cast("Mapping[str, Any]", value).items()}
+    return [_finite(entry) for entry in cast("Sequence[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -14,6 +14,9 @@ from drivetrain.core.printable import printable
 
 Document = Mapping[str, Any]
 PARTS = frozenset({"title", "machine", "versions", "commit", "command", "weaknesses", "skipped", "cases"})
+CASE_PARTS = frozenset({"name", "unit", "ours", "peers", "ratio", "ratios", "minima", "samples", "notes"})
+NEW_CASE_PARTS = frozenset({"group", "references", "targets", "cpu"})
+"""Since version 2."""
 
 
 def load_report(path: Path) -> Document:
@@ -30,6 +33,9 @@ def load_report(path: Path) -> Document:
     if report.get("format") != FORMAT:
         raise FileFormatError(f"{path}: not a report of `drivetrain bench`")
     version = version_of(path, report, newest=FORMAT_VERSION, parts=PARTS)
+    parts = CASE_PARTS | ({"goal"} if version < 2 else NEW_CASE_PARTS)
+    for case in report["cases"]:
+        require_parts(path, case, parts, of="cases")
     return report if version > 1 else upgraded(report)
 
 
@@ -53,6 +59,17 @@ def version_of(path: Path, document: Document, *, newest: int, parts: frozenset[
     if absent := sorted(parts - document.keys()):
         raise FileFormatError(f"{path}: damaged: expected {', '.join(sorted(parts))}; there is no {', '.join(absent)}")
     return version
+
+
+def require_parts(path: Path, entry: Any, parts: frozenset[str], *, of: str) -> None:
+    """See to it that an entry of a document has all that one has.
+
+    Raises:
+        FileFormatError: It has not.
+    """
+    absent = sorted(parts - cast("Document", entry).keys()) if isinstance(entry, dict) else sorted(parts)
+    if absent:
+        raise FileFormatError(f"{path}: damaged: expected {of} with {', '.join(sorted(parts))}; one has no {absent[0]}")
 
 
 def write_page(words: Sequence[str], page_of: Callable[[Path], str]) -> int:

@@ -53,7 +53,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
     [
         ("CartPoleX-v1", r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists"),
         ("Cartpole-v7", r"cannot be made: .*; take CartPole-v1, or one that `drivetrain envs` lists"),
-        ("LunarLander-v2", r"Please use `LunarLander-v3` instead.; `drivetrain envs` lists those that can"),
+        ("LunarLander-v2", r"Please use `LunarLander-v3` instead; `drivetrain envs` lists those that can"),
         ("drivetrain/pong", r"cannot be made: .*; `drivetrain envs` lists those that can"),
         ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg, td3, sac or ppo"),
         ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),

@@ -6,12 +6,11 @@ A round runs every number of actors once; linear is the round's own rate of one 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least, require_seconds
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.publish import publish
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, Rates, rates
 from drivetrain.core.errors import InvalidInput
@@ -45,13 +44,9 @@ class Effort(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Run 1 to 16 actors of environments that sleep 5 ms, and 1 to the cores of those that compute 5 ms."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """One round with 1 and 2 actors, a second each, where no more is asked for; the numbers then mean little."""
     most: int | None = None
@@ -73,11 +68,9 @@ class Options:
         """
         effort = self.effort()
         if not 1 <= effort.most <= 16:
-            raise InvalidInput(f"most: expected 1 to 16 actors, got {effort.most}")
-        if effort.rounds < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {effort.rounds}")
-        if effort.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
+            raise InvalidInput(f"--most: expected 1 to 16 actors, got {effort.most}")
+        require_at_least(1, rounds=effort.rounds)
+        require_seconds(seconds=effort.seconds)
         require_folders(self.json, self.markdown)
 
 
@@ -99,9 +92,8 @@ def run(options: Options, words: Sequence[str]) -> int:
         origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=cases,
-        skipped=[],
     )
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 

@@ -35,11 +35,6 @@ def programs() -> list[Program]:
     return [replace(one, name=f"{one.name}, GPU", arguments=(*one.arguments, "cuda")) for one in chosen]
 
 
-def accuracy() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=210, run=run, missing=_missing)
-
-
 def _missing() -> str:
     there = [program for program in programs() if program.missing() is None]
     absent = programs()[0].missing()
@@ -66,8 +61,7 @@ def run(folder: Path, limit_s: float) -> Found:
     judged = [one for name, one in measured.items() if one.trials.get(OURS) and name not in failed]
     if not judged:
         raise RunError("; ".join(f"{name}: {why}" for name, why in failed.items()))
-    skipped = [left_out(name, why) for name, why in failed.items()]
-    return Found(cases=[*make_cases(judged), *cost_cases(checks)], skipped=[*absent, *skipped])
+    return Found(cases=[*make_cases(judged), *cost_cases(checks)], skipped=[*absent, *left_out(failed)])
 
 
 def run_one(program: Program, limit_s: float) -> tuple[Trial, Sequence[Check]]:
@@ -110,3 +104,6 @@ def cost_cases(checks: dict[str, list[Check]]) -> list[Case]:
                 )
             )
     return found
+
+
+PART = Part(name=NAME, most_s=210, run=run, missing=_missing)

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivetrain.bench.gpu.accuracy import accuracy
-from drivetrain.bench.gpu.curves import curves
-from drivetrain.bench.gpu.kernels import kernels
+from drivetrain.bench.effort import require_seconds
+from drivetrain.bench.gpu import accuracy, curves, kernels, recording, simulators, survey, tests
 from drivetrain.bench.gpu.plan import GPU_DISTRIBUTIONS, Part, carry_out, parts_in
-from drivetrain.bench.gpu.recording import recording
-from drivetrain.bench.gpu.simulators import simulators
-from drivetrain.bench.gpu.survey import survey
-from drivetrain.bench.gpu.tests import tests
 from drivetrain.bench.machine import gpus, origin_of
-from drivetrain.bench.publish import publish
+from drivetrain.bench.only import named
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.train.contenders import DISTRIBUTIONS
 from drivetrain.core.errors import InvalidInput
@@ -29,9 +25,8 @@ WEAKNESSES = (
 )
 
 
-def parts() -> list[Part]:
-    """All of them, what takes least and matters most first."""
-    return [recording(), kernels(), accuracy(), simulators(), tests(), survey(), curves()]
+PARTS = tuple(module.PART for module in (recording, kernels, accuracy, simulators, tests, survey, curves))
+"""All of them, what takes least and matters most first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +36,8 @@ class Options:
     folder: Path = Path("gpu")
     """Where everything goes: gpu.json, gpu.md, recording/, reports of survey and curves; made where it is not there."""
     only: str = ""
-    """Parts, separated by commas: recording, kernels, accuracy, simulators, tests, survey, curves. All where empty."""
+    """Only parts whose name contains this, or one of these: recording, kernels, accuracy, simulators, tests, survey,
+    curves."""
     limit_s: float = 540.0
     """Seconds for this command: a part that may take longer than is left of them is not begun."""
     dry_run: bool = False
@@ -53,16 +49,17 @@ class Options:
         Raises:
             InvalidInput: A part has no such name, or the limit is no time.
         """
-        if not self.limit_s > 0:
-            raise InvalidInput(f"--limit-s: expected seconds above 0, got {self.limit_s}")
-        names = [part.name for part in parts()]
-        for name in filter(None, self.only.split(",")):
-            if name not in names:
-                raise InvalidInput(f"--only: expected some of {', '.join(names)}, got {name!r}")
+        require_seconds(limit_s=self.limit_s)
+        self.chosen()
 
     def chosen(self) -> list[Part]:
-        """What is asked for."""
-        return [part for part in parts() if not self.only or part.name in self.only.split(",")]
+        """What is asked for.
+
+        Raises:
+            InvalidInput: `only` has a part that is in no name.
+        """
+        names = named([part.name for part in PARTS], self.only, kind="part")
+        return [part for part in PARTS if part.name in names]
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -81,7 +78,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     left = carry_out(chosen, options.folder, options.limit_s)
     report = report_of(options.folder, left, words)
-    publish(report, json=options.folder / JSON, markdown=options.folder / PAGE)
+    publish(report, Outputs(json=options.folder / JSON, markdown=options.folder / PAGE))
     return 1 if left else 0
 
 
@@ -104,7 +101,7 @@ def announced(chosen: Sequence[Part], limit_s: float) -> list[str]:
 def report_of(folder: Path, left: Sequence[Skipped], words: Sequence[str]) -> Report:
     """Everything that was done in the folder so far."""
     kept = parts_in(folder)
-    done = [found for part in parts() if (found := kept.get(part.asked)) is not None]
+    done = [found for part in PARTS if (found := kept.get(part.asked)) is not None]
     return Report(
         title="What only a GPU can show",
         origin=origin_of(words, (*DISTRIBUTIONS, *GPU_DISTRIBUTIONS), gpus=gpus()),

@@ -11,11 +11,6 @@ NAME = "curves"
 JSON, PAGE = "sim-paper-gpu.json", "sim-paper-gpu.md"
 
 
-def curves() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=530, run=run, missing=lambda: lacking(*CUDA.requires))
-
-
 def run(folder: Path, limit_s: float) -> Found:
     """Measure them, each three times, and draw them where matplotlib is.
 
@@ -29,3 +24,6 @@ def run(folder: Path, limit_s: float) -> Found:
         words += ["--plots", str(there)]
     finish(["-m", "drivetrain.cli.main", *words], folder, limit_s)
     return Found()
+
+
+PART = Part(name=NAME, most_s=530, run=run, missing=lambda: lacking(*CUDA.requires))

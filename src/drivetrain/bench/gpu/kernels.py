@@ -26,11 +26,6 @@ PAUSE_NS = 250_000_000
 LIMIT = "limit"
 
 
-def kernels() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=120, run=run, missing=lambda: lacking("torch"))
-
-
 def run(folder: Path, limit_s: float) -> Found:
     """Both in turn, in processes of their own.
 
@@ -105,3 +100,6 @@ def _percent_apart(ours: float, theirs: float) -> float:
 def _by_name(runs: list[dict[str, list[int]]]) -> dict[str, float]:
     names = sorted({name for run in runs for name in run})
     return {name: statistics.median(sum(run.get(name, ())) for run in runs) for name in names}
+
+
+PART = Part(name=NAME, most_s=120, run=run, missing=lambda: lacking("torch"))

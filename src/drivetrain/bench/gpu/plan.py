@@ -8,7 +8,7 @@ A second command in the same folder goes on with what is left, so that a loan ma
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def carry_out(parts: Sequence[Part], folder: Path, limit_s: float) -> list[Skipp
             began_s = time.monotonic()
             try:
                 found = part.run(folder, part.most_s)
-                kept.add(part.asked, found, asdict(found))
+                kept.add(part.asked, found)
             except RunError as error:
                 why = str(error)
             except Exception as error:  # of a loan, the other parts are worth more than this one's reason

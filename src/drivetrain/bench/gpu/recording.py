@@ -27,11 +27,6 @@ _CLOCKS_NS = 50_000
 """How far CUPTI's times on devices and threads may be apart: it interpolates between their clocks."""
 
 
-def recording() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=80, run=run, missing=lambda: lacking("torch", "pyarrow"))
-
-
 def run(folder: Path, limit_s: float) -> Found:
     """Record, pack, and look at it.
 
@@ -104,3 +99,6 @@ def shares(profile: Profile) -> list[tuple[str, float, float, str]]:
 def _mean(found: NDArray[np.bool_]) -> float:
     """Nothing to count holds nothing."""
     return float(found.mean()) if len(found) else 0.0
+
+
+PART = Part(name=NAME, most_s=80, run=run, missing=lambda: lacking("torch", "pyarrow"))

@@ -8,7 +8,7 @@ from typing import Any
 from drivetrain.bench.gpu.plan import Found, Part
 from drivetrain.bench.gpu.recorded import PROGRAMS
 from drivetrain.bench.process import lacking
-from drivetrain.bench.report import Case, Skipped, left_out
+from drivetrain.bench.report import Case, left_out
 from drivetrain.bench.scope.trial import finish
 from drivetrain.bench.sim.contenders import CUDA
 from drivetrain.core.errors import RunError
@@ -28,11 +28,6 @@ SCENES = (
 """Environment, N, K."""
 
 
-def simulators() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=130, run=run, missing=lambda: lacking(*CUDA.requires))
-
-
 def run(folder: Path, limit_s: float) -> Found:
     """Every scene in a process of its own; those that fail are left out and named.
 
@@ -40,7 +35,7 @@ def run(folder: Path, limit_s: float) -> Found:
         RunError: All of them failed.
     """
     cases: list[Case] = []
-    skipped: list[Skipped] = []
+    failed: dict[str, str] = {}
     for env, num_envs, num_steps in SCENES:
         words = [env, str(num_envs), str(num_steps), str(NUM_ROUNDS), "said.json"]
         name = f"{env}, N = {num_envs:,}, K = {num_steps}"
@@ -49,10 +44,10 @@ def run(folder: Path, limit_s: float) -> Found:
                 finish([str(PROGRAMS / "rollouts.py"), *words], Path(made), limit_s / len(SCENES))
                 cases += cases_of(name, json.loads((Path(made) / "said.json").read_text()))
         except RunError as error:
-            skipped.append(left_out(name, str(error)))
+            failed[name] = str(error)
     if not cases:
-        raise RunError("; ".join(dict.fromkeys(one.reason for one in skipped)))
-    return Found(cases=cases, skipped=skipped)
+        raise RunError("; ".join(dict.fromkeys(failed.values())))
+    return Found(cases=cases, skipped=left_out(failed))
 
 
 def cases_of(name: str, said: Any) -> list[Case]:
@@ -78,3 +73,6 @@ def cases_of(name: str, said: Any) -> list[Case]:
 
 def _millions(rates: list[float]) -> list[float]:
     return [rate / 1e6 for rate in rates]
+
+
+PART = Part(name=NAME, most_s=130, run=run, missing=lambda: lacking(*CUDA.requires))

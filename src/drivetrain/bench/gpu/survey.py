@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from drivetrain.bench.gpu.plan import Found, Part
+from drivetrain.bench.only import named
 from drivetrain.bench.process import lacking
-from drivetrain.bench.scope.command import named
 from drivetrain.bench.scope.survey.loads import loads
 from drivetrain.bench.scope.trial import finish
 
@@ -13,14 +13,10 @@ ONLY = "SB3 PPO,SB3 A2C,SB3 SAC,SB3 DQN,self-play"
 JSON, PAGE = "scope-survey-gpu.json", "scope-survey-gpu.md"
 
 
-def survey() -> Part:
-    """See the module."""
-    return Part(name=NAME, most_s=520, run=run, missing=missing)
-
-
 def missing() -> str:
     """Why no load can run; empty where some can."""
-    asked = [load.program for load in loads() if named(load.name, ONLY)]
+    names = named([load.name for load in loads()], ONLY, kind="load")
+    asked = [load.program for load in loads() if load.name in names]
     reasons = [skipped.reason for program in asked if (skipped := program.missing()) is not None]
     return reasons[0] if len(reasons) == len(asked) else lacking("torch")
 
@@ -35,3 +31,6 @@ def run(folder: Path, limit_s: float) -> Found:
     words += ["--json", str(folder.absolute() / JSON), "--markdown", str(folder.absolute() / PAGE)]
     finish(["-m", "drivetrain.cli.main", *words], folder, limit_s)
     return Found()
+
+
+PART = Part(name=NAME, most_s=520, run=run, missing=missing)

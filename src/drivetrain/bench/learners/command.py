@@ -7,27 +7,24 @@ nothing to do with each other, at once, with half of the batch each: what the ma
 learners that meet cannot make more.
 """
 
-import contextlib
-import json as json_module
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.learners.worker import Job
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.publish import publish
+from drivetrain.bench.process import Rival
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Case, Report, Target
-from drivetrain.bench.tied import VARIABLE
-from drivetrain.core.errors import InvalidInput, RunError
+from drivetrain.bench.worker import Worker
+from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.core.outputs import require_folders
-from drivetrain.core.processes import import_path
-from drivetrain.core.threads import one_thread_environment
 
+RIVAL = Rival(name="a learner's process", module="drivetrain.bench.learners.worker", requires=(), install="")
+TIMEOUT_S = 600.0  # to compile a call, and for those of a round
 ONE = "one learner"
 APART = "two apart, half a batch each"
 CALLS_PER_ROUND = 15
@@ -59,13 +56,9 @@ QUICK_WEAKNESS = "A quick run: two rounds. It shows that everything runs, not wh
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure updates by two learners against the same updates by one."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """The first case alone, two rounds unless more are asked for; the numbers then mean little."""
     rounds: int | None = None
@@ -81,8 +74,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, or there is one core.
         """
-        if self.num_rounds() < 1:
-            raise InvalidInput(f"rounds: expected at least 1, got {self.rounds}")
+        require_at_least(1, rounds=self.num_rounds())
         if num_cores() < 2:
             raise InvalidInput("two learners need two cores, and there is one here")
         require_folders(self.json, self.markdown)
@@ -102,9 +94,8 @@ def run(options: Options, words: Sequence[str]) -> int:
         origin=origin_of(words, ("jax", "jaxlib", "optax", "numpy")),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[measure(job, aim, options.num_rounds()) for job, aim in forms],
-        skipped=[],
     )
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 
@@ -118,11 +109,11 @@ def measure(job: Job, aim: float | None, rounds: int) -> Case:
     if job.num_learners == 2:
         forms[APART] = [replace(alone, batch_size=job.batch_size // 2)] * 2
     calls: dict[str, list[list[float]]] = {form: [] for form in forms}
-    with contextlib.ExitStack() as stack:
-        workers = {form: [stack.enter_context(worker(job)) for job in jobs] for form, jobs in forms.items()}
+    with ExitStack() as stack:
+        everybody = {form: [stack.enter_context(opened(job)) for job in jobs] for form, jobs in forms.items()}
         for _ in range(rounds):
-            for form, processes in workers.items():
-                calls[form].append(max(ask(processes), key=counted))
+            for form, workers in everybody.items():
+                calls[form].append(max(ask(workers), key=counted))
     medians = {form: [counted(asked) for asked in rows] for form, rows in calls.items()}
     first = {form: statistics.median(asked[0] for asked in rows) for form, rows in calls.items()}
     return Case(
@@ -142,44 +133,27 @@ def counted(calls: Sequence[float]) -> float:
     return statistics.median(calls[LEAD_IN:])
 
 
-@contextlib.contextmanager
-def worker(job: Job) -> Generator["subprocess.Popen[str]"]:
-    """A process that is ready to be asked; ended afterwards."""
-    devices = one_thread_environment(os.environ, num_devices=job.num_learners)
-    environment = {**os.environ, **devices, **import_path()}
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "drivetrain.bench.learners.worker", job.as_json()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**environment, VARIABLE: str(os.getpid())},
-        start_new_session=True,  # Ctrl-C is the bench's, which ends it
-    )
-    try:
-        answer(process)
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ask(processes: Sequence["subprocess.Popen[str]"]) -> list[list[float]]:
-    """Microseconds per update of each of a round's calls, of workers that begin at once."""
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write(f"{CALLS_PER_ROUND}\n")
-        process.stdin.flush()
-    return [json_module.loads(answer(process)) for process in processes]
-
-
-def answer(process: "subprocess.Popen[str]") -> str:
-    """The next line that a worker writes.
+@contextmanager
+def opened(job: Job) -> Generator[Worker]:
+    """A process that is ready to be asked; ended afterwards.
 
     Raises:
-        RunError: It ended instead.
+        RunError: It could not compile the call.
     """
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RunError(f"a worker ended with code {process.wait()}; what it said stands above")
-    return line
+    worker = Worker.start(RIVAL)
+    try:
+        worker.ask({"job": asdict(job)}, timeout_s=TIMEOUT_S)
+        yield worker
+    finally:
+        worker.end()
+
+
+def ask(workers: Sequence[Worker]) -> list[list[float]]:
+    """Microseconds per update of each of a round's calls, of workers that begin at once.
+
+    Raises:
+        RunError: One has ended.
+    """
+    for worker in workers:
+        worker.send({"num_calls": CALLS_PER_ROUND})
+    return [worker.receive(TIMEOUT_S)["us"] for worker in workers]

@@ -1,24 +1,23 @@
 """One form in a process of its own: a compiled call of updates, timed when asked.
 
-python -m drivetrain.bench.learners.worker JOB   a JSON object on the command line
-"ready", then for each line "N" on standard input the microseconds per update of N calls, as JSON
+{"job"}         -> {}       compiles the call
+{"num_calls"}   -> {"us"}   microseconds per update, of each of so many calls
 """
 
 # JAX annotates parts of its interface only:
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import importlib
-import json
-import sys
+import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from drivetrain.bench.tied import end_with_bench
-from drivetrain.core.threads import prepare_computation
+from drivetrain.bench.serving import serve
+from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.config import Precision, TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
 
@@ -42,10 +41,6 @@ class Job:
     """Batches of one call; of PPO in four epochs."""
     precision: Precision = "float32"
     """Of the products."""
-
-    def as_json(self) -> str:
-        """For the worker's command line."""
-        return json.dumps(asdict(self))
 
 
 def interface_of(job: Job) -> Interface:
@@ -128,21 +123,35 @@ def _on_policy(job: Job, algorithm: Any) -> tuple[Callable[[Any], Any], Any]:
     return lambda state: learn(state, rollout, np.float32(0))[0], state
 
 
-def main() -> None:
-    """Be a worker."""
-    end_with_bench()
-    job = Job(**json.loads(sys.argv[1]))
+class Session:
+    """The call that is open in this process."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.call: Callable[[], float] | None = None
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one request."""
+        if "job" in request:
+            self.call = timed(Job(**request["job"]))
+            return {}
+        assert self.call is not None, "open a job first"
+        return {"us": [self.call() for _ in range(request["num_calls"])]}
+
+
+def timed(job: Job) -> Callable[[], float]:
+    """A job's call, compiled, with as many devices as learners; it returns its microseconds per update."""
+    os.environ.update(one_thread_environment(os.environ, num_devices=job.num_learners))
     prepare_computation()
     call = make_call(job)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        samples: list[float] = []
-        for _ in range(int(line)):
-            start_s = time.perf_counter()
-            call()
-            samples.append((time.perf_counter() - start_s) / job.updates_per_call * 1e6)
-        print(json.dumps(samples), flush=True)
+
+    def measured() -> float:
+        start_s = time.perf_counter()
+        call()
+        return (time.perf_counter() - start_s) / job.updates_per_call * 1e6
+
+    return measured
 
 
 if __name__ == "__main__":
-    main()
+    serve(Session().answer)

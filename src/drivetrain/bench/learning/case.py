@@ -4,8 +4,8 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any
 
 from drivetrain.bench.learning.presets import PresetSettings
-from drivetrain.bench.train.job import DqnSettings
-from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import DqnSettings
+from drivetrain.bench.train.settings import Settings as AlgorithmSettings
 
 MARGIN_SHARE = 0.05
 """A loss of up to this share of a case's range of returns still counts as parity."""
@@ -13,7 +13,7 @@ QUICK_UPDATES = 256
 """Updates of a quick run."""
 
 
-Settings = DqnSettings | ContinuousSettings | PpoSettings | PresetSettings
+Settings = AlgorithmSettings | PresetSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drivetrain.bench.learning.case import LearningCase, Settings
-from drivetrain.bench.train.job import DqnSettings
-from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, DqnSettings, PpoSettings
 
 # Random actions: the mean of 100 episodes, rounded. Good: 500 ends an episode of CartPole; -150 is about
 # what the zoo lists for Pendulum; 200 counts as solved in LunarLander; 5,000 is about what SAC's and TD3's

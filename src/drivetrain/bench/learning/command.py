@@ -1,5 +1,6 @@
 """`drivetrain bench learning`: run what is missing, keep it, and make the page of everything kept."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,10 @@ def carry_out(options: Options, sides: Sequence[Side], origin: Origin) -> int:
         label = f"{case.name:<22} seed {seed:<3} {side.name:<15}"
         try:
             learned = run_side(side, case, seed)
+            if not all(map(math.isfinite, (*learned.returns, *(mean for _, mean in learned.curve)))):
+                raise RunError(
+                    f"{side.name}: expected finite returns, got {learned.returns[0]}: its policy has diverged"
+                )
         except RunError as error:
             failed += 1
             print(f"{label} failed: {error}", flush=True)

@@ -11,7 +11,7 @@ from drivetrain.bench.learning import cases, simulator_cases
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.notes import OF_EVERYBODY, OF_SB3, OF_SIMULATORS
 from drivetrain.bench.learning.sides import AGAINST_SB3, ON_SIMULATORS, SB3_WITH_EIGHT, Side
-from drivetrain.core.errors import InvalidInput
+from drivetrain.bench.only import named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,8 @@ class Contest:
         Raises:
             InvalidInput: A word is in no name.
         """
-        names = [case.name for case in self.cases]
-        for word in words:
-            if not any(word in name for name in names):
-                raise InvalidInput(f"--cases: no case has {word!r} in its name: choose from {', '.join(names)}")
-        return [case for case in self.cases if not words or any(word in case.name for word in words)]
+        names = named([case.name for case in self.cases], ",".join(words), kind="case", flag="--cases")
+        return [case for case in self.cases if case.name in names]
 
 
 SB3 = Contest(

@@ -22,7 +22,7 @@ from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.learning.contests import CONTESTS
 from drivetrain.bench.learning.run import Learned
 from drivetrain.bench.machine import Origin
-from drivetrain.bench.saved import version_of
+from drivetrain.bench.saved import require_parts, version_of
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError
 
@@ -54,21 +54,10 @@ def load(path: Path) -> list[Run]:
     if not isinstance(document, dict) or cast("Run", document).get("format") != FORMAT:
         raise FileFormatError(f"{path}: holds no runs of `drivetrain bench learning`; name another file")
     version_of(path, cast("Run", document), newest=FORMAT_VERSION, parts=frozenset({"runs"}))
-    return [checked(path, run) for run in cast("Run", document)["runs"]]
-
-
-def checked(path: Path, run: Any) -> Run:
-    """A record, if it has all that one has.
-
-    Raises:
-        FileFormatError: It has not.
-    """
-    absent = sorted(FIELDS - cast("Run", run).keys()) if isinstance(run, dict) else sorted(FIELDS)
-    if absent:
-        raise FileFormatError(
-            f"{path}: damaged: expected runs with {', '.join(sorted(FIELDS))}; one has no {absent[0]}"
-        )
-    return cast("Run", run)
+    runs: list[Run] = cast("Run", document)["runs"]
+    for run in runs:
+        require_parts(path, run, FIELDS, of="runs")
+    return runs
 
 
 def add(path: Path, run: Run) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.learning.case import LearningCase
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.contenders import OURS, SB3
-from drivetrain.bench.train.job import DqnSettings
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import AGENTS
 from drivetrain.train.config.simulator import SimEngine

@@ -11,11 +11,11 @@ asked in turn.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.replay.cases import make_cases, unmeasured
 from drivetrain.bench.replay.contenders import (
     DISTRIBUTIONS,
@@ -34,7 +34,6 @@ from drivetrain.bench.replay.rounds import measure_group
 from drivetrain.bench.replay.scenes import measure_play
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.worker import Worker
-from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
 
 WEAKNESSES = (
@@ -63,17 +62,13 @@ QUICK_WEAKNESS = "A quick run: little time per case, few cases. It shows that ev
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure the replay against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """Two minutes rather than twenty; the numbers then mean little."""
     only: str = ""
-    """Only groups of cases whose name contains this, such as "obs 17" or "tree"."""
+    """Only groups of cases whose name contains this, or one of these: "obs 17", "tree", "obs 4,contention"."""
     rounds: int = 0
     """How often everybody is timed at everything; 0: as planned."""
     processes: int = 2
@@ -85,17 +80,17 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        if self.rounds < 0:
-            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
-        if self.processes < 2:
-            raise InvalidInput(f"expected --processes of at least 2, got {self.processes}")
+        require_at_least(0, rounds=self.rounds)
+        require_at_least(2, processes=self.processes)
         require_folders(self.json, self.markdown)
-        if not self.plan().names():
-            names = "; ".join(replace(self, only="").plan().names())  # which have commas
-            raise InvalidInput(f"--only {self.only!r} is in the name of no group of cases: {names}")
+        self.plan()
 
     def plan(self) -> Plan:
-        """What is run for these options."""
+        """What is run for these options.
+
+        Raises:
+            InvalidInput: `only` has a part that is in no name.
+        """
         plan = quick_plan(self.processes) if self.quick else full_plan(self.processes)
         return replace(plan.only(self.only), num_rounds=self.rounds or plan.num_rounds)
 
@@ -112,7 +107,7 @@ def run(options: Options, words: Sequence[str]) -> int:
         RunError: Our own process failed.
     """
     options.check()
-    publish(make_report(options, words), json=options.json, markdown=options.markdown)
+    publish(make_report(options, words), options)
     return 0
 
 

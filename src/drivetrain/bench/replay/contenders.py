@@ -5,14 +5,15 @@ from drivetrain.bench.process import Rival
 PEER_INSTALL = 'pip install torch==2.13.0 "drivetrain[bench]"'
 
 
-def rival(name: str, module: str, *requires: str, install: str = PEER_INSTALL) -> Rival:
+def rival(name: str, module: str, *requires: str, install: str = PEER_INSTALL, form: str = "") -> Rival:
     """A contender of this bench."""
-    return Rival(name=name, module=f"drivetrain.bench.replay.peers.{module}", requires=requires, install=install)
+    module = f"drivetrain.bench.replay.peers.{module}"
+    return Rival(name=name, module=module, requires=requires, install=install, form=form)
 
 
 OURS = rival("ours", "ours", install='pip install "drivetrain"')
-OURS_ALL_CORES = rival("ours", "ours_all_cores", install='pip install "drivetrain"')
-OURS_BY_DEFAULT = rival("ours, by default", "ours_by_default", install='pip install "drivetrain"')
+OURS_ALL_CORES = rival("ours", "ours", install='pip install "drivetrain"', form="all cores")
+OURS_BY_DEFAULT = rival("ours, by default", "ours", install='pip install "drivetrain"', form="by default")
 FLOOR = rival("floor", "floor", install='pip install "drivetrain"')
 CPPRB = rival("cpprb", "cpprb_per", "cpprb")
 TIANSHOU = rival("Tianshou", "tianshou_per", "tianshou")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from drivetrain.bench.only import named
 from drivetrain.bench.replay.groups import Group, all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.scene_cases import actor_cases, contention_cases, throughput_cases
@@ -32,12 +33,17 @@ class Plan:
         """The headings of all groups of cases."""
         return [*(group.name for group in self.groups), *(play.group.name for play, _ in self.plays)]
 
-    def only(self, part: str) -> "Plan":
-        """What has this in its name."""
+    def only(self, asked: str) -> "Plan":
+        """What is asked for by parts of its name.
+
+        Raises:
+            InvalidInput: A part is in no name.
+        """
+        names = named(self.names(), asked, kind="group of cases")
         return replace(
             self,
-            groups=[group for group in self.groups if part in group.name],
-            plays=[(play, as_cases) for play, as_cases in self.plays if part in play.group.name],
+            groups=[group for group in self.groups if group.name in names],
+            plays=[(play, as_cases) for play, as_cases in self.plays if play.group.name in names],
         )
 
 

@@ -14,7 +14,6 @@ from drivetrain.core.errors import RunError
 OPEN_TIMEOUT_S = 600.0
 MEASURE_TIMEOUT_S = 120.0  # the first time of an operation may compile it
 
-Say = Callable[[str], None]
 Answer = TypeVar("Answer")
 
 
@@ -53,7 +52,6 @@ def measure_group(
     *,
     num_rounds: int,
     slice_s: float,
-    say: Say = print,
     start: Start = Worker.start,
 ) -> Measured:
     """Time everybody at every operation of a group, `num_rounds` times in turn.
@@ -70,7 +68,7 @@ def measure_group(
                     for name in in_turn(here, number):
                         time_one(name, workers[name], operation, slice_s, measured)
     for name, reason in measured.failed.items():
-        say(f"  {name} failed: {reason}")
+        print(f"  {name} failed: {reason}")
     return measured
 
 

@@ -19,9 +19,9 @@ def total_rate(turns: Turns) -> float:
     return sum(member["turns"] / member["seconds"] for member in turns)
 
 
-def rate_of(index: int) -> Callable[[Turns], float]:
-    """Calls per second of one member."""
-    return lambda turns: turns[index]["turns"] / turns[index]["seconds"]
+def rate_of(members: slice) -> Callable[[Turns], float]:
+    """Calls per second of some members together."""
+    return lambda turns: total_rate(turns[members])
 
 
 def throughput_cases(play: Play, played: Played, measured: Measured) -> list[Case]:
@@ -36,10 +36,8 @@ def actor_cases(play: Play, played: Played, measured: Measured) -> list[Case]:
         if not played[scene.name]:
             continue
         num_actors = sum(member["role"].startswith("insert") for member in scene.members)
-        inserts: Callable[[Turns], float] = lambda turns, n=num_actors: total_rate(turns[:n])  # noqa: E731
-        updates: Callable[[Turns], float] = lambda turns, n=num_actors: total_rate(turns[n:])  # noqa: E731
-        cases.append(scene_case(play, scene, ": inserts", inserts, played, measured))
-        cases.append(scene_case(play, scene, ": updates", updates, played, measured))
+        for suffix, members in ((": inserts", slice(num_actors)), (": updates", slice(num_actors, None))):
+            cases.append(scene_case(play, scene, suffix, rate_of(members), played, measured))
     return cases
 
 
@@ -48,24 +46,26 @@ def contention_cases(play: Play, played: Played, measured: Measured) -> list[Cas
     if "ours" not in played.get("together", {}):
         return []
     group = play.group.name
-    roles = [("insert 64 and update 256, beside a sampler", 0, "feeder alone")]
-    roles += [("sample 256, beside inserts and updates", 1, "sampler alone")]
+    roles = [
+        ("insert 64 and update 256, beside a sampler", slice(0, 1), "feeder alone"),
+        ("sample 256, beside inserts and updates", slice(1, 2), "sampler alone"),
+    ]
     return [
         Case(
             name=f"{group}: {name} [{PER_SECOND}]",
             unit=PER_SECOND,
             better="higher",
             group=group,
-            samples=rates(played["together"], rate_of(index)),
+            samples=rates(played["together"], rate_of(member)),
             references={
-                "ours, alone": rates(played[alone], rate_of(0))["ours"],
-                "ours, apart": rates(played["apart"], rate_of(index))["ours"],
+                "ours, alone": rates(played[alone], total_rate)["ours"],
+                "ours, apart": rates(played["apart"], rate_of(member))["ours"],
             },
             targets=[Target(against="ours, alone", aim=UNDISTURBED)],
             notes=[APART, *notes_of("together", "processes", measured)],
             details={scene: {who: list(each) for who, each in played[scene].items()} for scene in played},
         )
-        for name, index, alone in roles
+        for name, member, alone in roles
     ]
 
 

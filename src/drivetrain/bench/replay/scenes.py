@@ -7,7 +7,7 @@ actors        the paper's synchronisation benchmark: actors insert single steps 
 shapes into 10^6 rows, half as many learners sample and update 100
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +110,6 @@ def measure_play(
     rivals: Sequence[Rival],
     *,
     num_rounds: int,
-    say: Callable[[str], None] = print,
 ) -> tuple[Played, Measured]:
     """Have everybody play every scene, `num_rounds` times in turn.
 
@@ -125,7 +124,7 @@ def measure_play(
                 for name in in_turn(here, number):
                     play_one(name, workers[name], scene, play.seconds, played, measured)
     for name, reason in measured.failed.items():
-        say(f"  {name} failed: {reason}")
+        print(f"  {name} failed: {reason}")
         for of_scene in played.values():
             of_scene.pop(name, None)
     return played, measured

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.kept import conditions
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.only import named
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.report import INTERRUPTED, Report
 from drivetrain.bench.scope.cases import make_cases
 from drivetrain.bench.scope.contenders import JUDGED, OURS, PROGRAMS, TOOLS, Program
@@ -45,13 +47,9 @@ TOOL_DISTRIBUTIONS = ("pyinstrument", "viztracer", "scalene")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure what recording adds to programs, and how far the corrected time is from the time alone."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     keep: Path | None = None
     """Keep every run in this file as it is made, and take from it those of the same code and machine: a bench that was
     stopped goes on."""
@@ -78,19 +76,11 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        for name, number in (("rounds", self.num_rounds()), ("tool-rounds", self.tool_rounds)):
-            if number < 1:
-                raise InvalidInput(f"{name}: expected at least 1, got {number}")
+        require_at_least(1, rounds=self.num_rounds(), tool_rounds=self.tool_rounds)
         require_folders(self.json, self.markdown, self.keep)
         if self.survey and self.tools_on:
             raise InvalidInput("--survey: expected no --tools-on, which belongs to the other bench")
-        if not self.programs() and not self.own():
-            asked = [program.name for program in self.everything() if program.is_quick or not self.quick]
-            names = ", ".join([*asked, *(() if self.survey else NAMES)])
-            raise InvalidInput(f"--only {self.only!r} is in the name of no program: {names}")
-        if self.tools and self.tools_on and not any(named(one.name, self.tools_on) for one in self.programs()):
-            names = ", ".join(program.name for program in self.programs())
-            raise InvalidInput(f"--tools-on {self.tools_on!r} is in the name of no program that is asked for: {names}")
+        self.with_tools()
         absent = [program.missing() for program in self.programs()]
         if all(absent) and not self.own():
             remedies = sorted({f"{one.reason}: {one.remedy}" for one in absent if one is not None})
@@ -106,16 +96,26 @@ class Options:
 
     def programs(self) -> list[Program]:
         """What is asked for, whether it can run here or not."""
-        return [p for p in self.everything() if named(p.name, self.only) and (p.is_quick or not self.quick)]
+        names = self._named()
+        return [program for program in self.everything() if program.name in names]
 
     def own(self) -> list[str]:
         """What is asked for beside programs (own.py)."""
-        return [] if self.survey else [name for name in NAMES if named(name, self.only)]
+        names = self._named()
+        return [name for name in NAMES if name in names]
 
+    def with_tools(self) -> list[str]:
+        """Names of the programs that stand beside other tools.
 
-def named(name: str, words: str) -> bool:
-    """Whether a name contains one of these words, behind commas; the empty word is in every name."""
-    return any(word in name for word in words.split(","))
+        Raises:
+            InvalidInput: `tools_on` has a part that is in no name of what is asked for.
+        """
+        names = [program.name for program in self.programs()]
+        return named(names, self.tools_on, kind="program that is asked for", flag="--tools-on")
+
+    def _named(self) -> list[str]:
+        names = [program.name for program in self.everything() if program.is_quick or not self.quick]
+        return named([*names, *(() if self.survey else NAMES)], self.only, kind="program")
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -129,7 +129,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     if options.survey:
         return run_survey(options, words)
     report = make_report(options, words, run_trial)
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     broken = [f"{one.name}: {one.reason}" for one in report.skipped if one.reason.startswith(BROKEN)]
     if broken:
         raise RunError("; ".join(broken))
@@ -148,7 +148,7 @@ def run_survey(options: Options, words: Sequence[str]) -> int:
     if not found.outcomes:
         raise RunError("no load has run; " + "; ".join(f"{one.name}: {one.reason}" for one in found.skipped))
     report = survey_report(found, words, is_quick=options.quick)
-    publish(report, json=options.json, markdown=options.markdown, page=as_page)
+    publish(report, options, page=as_page)
     return 0
 
 
@@ -161,7 +161,8 @@ def make_report(options: Options, words: Sequence[str], runner: Runner) -> Repor
     use_tools = options.tools and not options.quick
     rivals, absent_tools = present([tool.rival for tool in TOOLS] if use_tools else [])
     able = [program for program in programs if program.missing() is None]
-    with_tools = [program.beside_tools() for program in able if named(program.name, options.tools_on)]
+    names = options.with_tools()
+    with_tools = [program.beside_tools() for program in able if program.name in names]
     tools = [tool for tool in TOOLS if tool.rival in rivals]
     plans = [
         Plan(programs=able, contenders=[JUDGED], num_rounds=options.num_rounds()),

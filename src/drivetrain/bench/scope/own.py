@@ -41,9 +41,9 @@ def measure_own(names: Sequence[str], *, is_quick: bool) -> tuple[list[Case], li
         try:
             cases += _measured(name, is_quick=is_quick)
         except RunError as error:
-            skipped.append(left_out(name, str(error)))
+            skipped += left_out({name: str(error)})
         except KeyboardInterrupt:
-            skipped.append(left_out(EVERYTHING, INTERRUPTED))
+            skipped += left_out({EVERYTHING: INTERRUPTED})
             break
     return cases, skipped
 

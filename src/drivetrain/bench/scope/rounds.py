@@ -6,7 +6,7 @@ Plan (programs x contenders x rounds), Plan, ... -> Runner -> Measured per progr
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,11 @@ def measure(
             _carry_out(plan, measured, failed, rng, run, kept)
     except KeyboardInterrupt:
         failed[EVERYTHING] = INTERRUPTED
-    skipped = [left_out(who, why) for who, why in failed.items()]
     there = [
         [one for name, one in measured.items() if name not in failed and one.trials.get(OURS.rival.name)]
         for measured in found
     ]
-    return there, skipped
+    return there, left_out(failed)
 
 
 def runs_in(file: Path | None = None, conditions: Mapping[str, Any] | None = None) -> Runs:
@@ -119,11 +118,7 @@ def _carry_out(
 def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed: dict[str, str], kept: Runs) -> None:
     name = _name(tool)
     asked = {"program": measured.program.name, "tool": name, "round": number}
-    result = kept.get(asked)
-    if result is None:
-        print(f"  {measured.program.name}, {name}", flush=True)
-        result = _result(measured.program, tool, run)
-        kept.add(asked, result, result if isinstance(result, str) else asdict(result))
+    result = kept.once(asked, lambda: _result(measured.program, tool, run))
     if isinstance(result, str):
         failed[measured.program.name if _is_ours(tool) else f"{measured.program.name}, {name}"] = result
         measured.trials.pop(name, None)
@@ -133,6 +128,7 @@ def _try(measured: Measured, tool: Tool | None, number: int, run: Runner, failed
 
 def _result(program: Program, tool: Tool | None, run: Runner) -> Trial | str:
     """A run, or why there is none."""
+    print(f"  {program.name}, {_name(tool)}", flush=True)
     try:
         return run(program, tool)
     except RunError as error:

@@ -120,8 +120,7 @@ def not_measured(trial: Trial, measured: Measured) -> dict[str, Skipped]:
     """Who is missing from a trial, and why, by name."""
     said = {**{name: f"not available: {why}" for name, why in measured.missing.items()},
             **{name: f"failed: {why}" for name, why in measured.failed.items()}}  # fmt: skip
-    where = f"{trial.group}, {trial.name}"
     return {
-        name: Skipped(name=f"{name}, {where}", reason=why, remedy=trial.scenes[name][0].install)
+        name: Skipped(name=f"{name}, {trial.full_name}", reason=why, remedy=trial.scenes[name][0].install)
         for name, why in said.items()
     }

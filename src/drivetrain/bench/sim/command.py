@@ -7,14 +7,16 @@ compiling    how long until a kernel can run
 Everybody is a process of its own with one computation thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import gpus, origin_of
+from drivetrain.bench.only import named
 from drivetrain.bench.process import Rival, is_installed
-from drivetrain.bench.publish import present, publish
+from drivetrain.bench.publish import Outputs, present, publish
 from drivetrain.bench.report import Case, Report, Skipped
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
@@ -22,7 +24,7 @@ from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, GYMNAX, OF
 from drivetrain.bench.sim.devices import GPU, Device, device_of
 from drivetrain.bench.sim.paper import paper_plan
 from drivetrain.bench.sim.pictures import draw
-from drivetrain.bench.sim.plan import Plan, full_plan, quick_plan
+from drivetrain.bench.sim.plan import Plan, compiling, full_plan, quick_plan
 from drivetrain.bench.sim.rounds import OPEN_TIMEOUT_S, measure
 from drivetrain.bench.worker import Worker
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
@@ -59,25 +61,19 @@ GPU_WEAKNESSES = (
     "compiled in pieces by torch.compile. A simulator written by hand for either may be quicker.",
     "Rates are by the clock, in turn; clocks of a GPU that others use change between the turns.",
 )
-MOST_NAMED = 12
-"""Cases, where none is meant."""
 QUICK_WEAKNESS = "A quick run: two short rounds of a few cases. It shows that everything runs, not who is ahead."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure the simulators against Gymnasium, EnvPool and gymnax, and compare the engines with XLA."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """A minute or two; the numbers then mean little."""
     full_equality: bool = False
     """Compare every environment on every engine with XLA, and millions of random words; else a few."""
     only: str = ""
-    """Only cases whose group and name contain this, such as "CartPole", "uint8", "equality" or "compiling"."""
+    """Only cases whose group and name contain this, or one of these: "CartPole", "uint8", "equality,compiling"."""
     paper: bool = False
     """The comparisons of arXiv 2207.07736 instead: curves over N and K, and along the environment Knob."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
@@ -93,8 +89,7 @@ class Options:
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        if self.rounds < 0:
-            raise InvalidInput(f"expected --rounds of at least 0, got {self.rounds}")
+        require_at_least(0, rounds=self.rounds)
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
@@ -105,27 +100,24 @@ class Options:
         if self.device != "auto" and not self.paper:
             raise InvalidInput(f"--device {self.device}: only --paper has a choice; the other cases are of the CPU")
 
-    def check_names(self, device: Device | None) -> None:
-        """Refuse to run nothing.
+    def names(self, device: Device | None) -> list[str]:
+        """The cases that are asked for, whoever of the others is installed.
 
         Raises:
-            InvalidInput: Nothing is left to run.
+            InvalidInput: `only` has a part that is in no name.
         """
         everybody = device.rivals if device else EVERYBODY
-        if not self.plan(device, everybody, 1.0).names():
-            names = replace(self, only="").plan(device, everybody, 1.0).names()
-            some = "; ".join(names[:: -(-len(names) // MOST_NAMED)])
-            raise InvalidInput(f"--only {self.only!r} is in the name of no case: of {len(names)} some are {some}")
+        return named(self.plan(device, everybody, 1.0).names(), self.only, kind="case")
 
     def plan(self, device: Device | None, rivals: Sequence[Rival], share: float) -> Plan:
-        """What is run for these options, with --paper on a device; see `full_plan`."""
+        """What could be run for these options, with --paper on a device; see `full_plan`."""
         if device is not None:
             plan = paper_plan(device, rivals, quick=self.quick)
         elif self.quick:
             plan = quick_plan(rivals, share)
         else:
             plan = full_plan(rivals, share, all_equal=self.full_equality)
-        return replace(plan.only(self.only), num_rounds=self.rounds or plan.num_rounds)
+        return replace(plan, num_rounds=self.rounds or plan.num_rounds)
 
 
 def run(options: Options, words: Sequence[str]) -> int:
@@ -140,9 +132,9 @@ def run(options: Options, words: Sequence[str]) -> int:
     if (missing := OURS.missing()) is not None:
         raise MissingExtra(f"drivetrain.sim is {missing.reason}: {missing.remedy}")
     device = device_of(options.device) if options.paper else None
-    options.check_names(device)
-    report, failed = make_report(options, device, words)
-    publish(report, json=options.json, markdown=options.markdown)
+    names = options.names(device)
+    report, failed = make_report(options, device, names, words)
+    publish(report, options)
     if options.plots is not None:
         for path in draw(report.as_json(), options.plots):
             print(f"written to {path}")
@@ -161,12 +153,21 @@ class Found:
     """Those in which our own process failed."""
 
 
-def make_report(options: Options, device: Device | None, words: Sequence[str]) -> tuple[Report, list[Skipped]]:
-    """Run everybody who is here, and gather it; beside it the cases in which our own process failed."""
+def make_report(
+    options: Options, device: Device | None, names: Collection[str], words: Sequence[str]
+) -> tuple[Report, list[Skipped]]:
+    """Run everybody who is here, and gather it; beside it the cases in which our own process failed.
+
+    Raises:
+        MissingExtra: What all the cases need is not there.
+    """
     origin = origin_of(words, (*DISTRIBUTIONS, *OF_CUDA) if device is GPU else DISTRIBUTIONS)
     share = 1.0 if "avx512f" in origin.machine["simd"] else 0.5
     rivals, absent = present(device.rivals if device else EVERYBODY)
-    plan, lacking = fitting(options.plan(device, rivals, share), rivals)
+    plan, lacking = fitting(options.plan(device, rivals, share).only(names), rivals)
+    if not plan.names():
+        remedies = dict.fromkeys(f"{one.reason}: {one.remedy}" for one in lacking or absent)
+        raise MissingExtra(f"nothing that these cases compare can run here; {'; '.join(remedies)}")
     measured, others = measure_speed(plan), ask_about(plan)
     speed, failed = measured.cases, [*measured.failed, *others.failed]
     title, weaknesses = "Simulators: steps per CPU-second, and equality with XLA", WEAKNESSES
@@ -186,17 +187,11 @@ def make_report(options: Options, device: Device | None, words: Sequence[str]) -
 
 
 def fitting(plan: Plan, rivals: Sequence[Rival]) -> tuple[Plan, list[Skipped]]:
-    """What of a plan can be run by those who are here, and what is left out.
-
-    Raises:
-        MissingExtra: Nothing can.
-    """
+    """What of a plan can be run by those who are here, and what is left out."""
     rest = plan if GYMNAX in rivals else plan.without_gymnax()
     num_left_out = len(plan.names()) - len(rest.names())
     if not num_left_out:
         return plan, []
-    if not rest.names():
-        raise MissingExtra(f"these cases need gymnax, which is not installed: {GYMNAX.install}")
     name = f"{num_left_out} cases of gymnax's environments"
     return rest, [Skipped(name=name, reason="not installed: gymnax", remedy=GYMNAX.install)]
 
@@ -205,7 +200,7 @@ def measure_speed(plan: Plan) -> Found:
     """Every trial."""
     found = Found()
     for trial in plan.trials:
-        print(f"{trial.group}, {trial.name}", flush=True)
+        print(trial.full_name, flush=True)
         measured = measure(trial.scenes, num_rounds=plan.num_rounds * trial.repeats, slice_s=plan.slice_s)
         found.cases.append(speed_case(trial, measured))
         for who, skipped in not_measured(trial, measured).items():
@@ -226,7 +221,7 @@ def ask_about(plan: Plan) -> Found:
             why = f"{said['num_wrong']:,} of {said['num_compared']:,} numbers are wrong"
             found.failed.append(Skipped(name=comparison.name, reason=why, remedy=f'--only "{comparison.name}"'))
     for env in plan.compiled:
-        said = ask(COMPILER, {"env": env}, f"compiling {env}", found)
+        said = ask(COMPILER, {"env": env}, compiling(env), found)
         found.cases += [] if said is None else compile_cases(env, said)
     return found
 

@@ -8,27 +8,27 @@ ON_CPU: Variables = (*JAX_ON_CPU, ("CUDA_VISIBLE_DEVICES", ""))
 """Rates per CPU-second are of those who compute on the CPU, also where a GPU is."""
 
 
-def rival(name: str, module: str, *requires: str, install: str, variables: Variables = ON_CPU) -> Rival:
-    """A contender of this bench."""
+def rival(name: str, module: str, *requires: str, install: str, variables: Variables = ON_CPU, form: str = "") -> Rival:
+    """A contender of this bench; `form` is the engine of ours, or the vector environment of Gymnasium's."""
     module = f"drivetrain.bench.sim.peers.{module}"
-    return Rival(name=name, module=module, requires=requires, install=install, variables=variables)
+    return Rival(name=name, module=module, requires=requires, install=install, variables=variables, form=form)
 
 
 SIM, GYMNASIUM = 'pip install "drivetrain[gymnax]"', 'pip install "drivetrain[train]"'
 PYTORCH = 'pip install "drivetrain[sim,torch]"'
-OURS = rival("ours", "ours", "jax", install=SIM)
-XLA = rival("our xla", "ours_xla", "jax", install=SIM)
-NUMPY = rival("our numpy", "ours_numpy", "jax", install=SIM)
-TORCH = rival("our torch", "ours_torch", "jax", "torch", install=PYTORCH)
-TORCH_COMPILED = rival("our torch, compiled", "ours_torch_compiled", "jax", "torch", install=PYTORCH)
+OURS = rival("ours", "ours", "jax", install=SIM, form="native")
+XLA = rival("our xla", "ours", "jax", install=SIM, form="xla")
+NUMPY = rival("our numpy", "ours", "jax", install=SIM, form="numpy")
+TORCH = rival("our torch", "ours", "jax", "torch", install=PYTORCH, form="torch")
+TORCH_COMPILED = rival("our torch, compiled", "ours", "jax", "torch", install=PYTORCH, form="torch_compiled")
 GYMNAX = rival("gymnax", "gymnax_xla", "gymnax", install=SIM)
 MAKE = rival("gymnasium.make", "gymnasium_make", "gymnasium", install=GYMNASIUM)
-SYNC = rival("SyncVectorEnv", "gymnasium_sync", "gymnasium", install=GYMNASIUM)
-ASYNC = rival("AsyncVectorEnv", "gymnasium_async", "gymnasium", install=GYMNASIUM)
-OWN = rival("Gymnasium's vector", "gymnasium_own", "gymnasium", install=GYMNASIUM)
+SYNC = rival("SyncVectorEnv", "gymnasium_vector", "gymnasium", install=GYMNASIUM, form="sync")
+ASYNC = rival("AsyncVectorEnv", "gymnasium_vector", "gymnasium", install=GYMNASIUM, form="async")
+OWN = rival("Gymnasium's vector", "gymnasium_vector", "gymnasium", install=GYMNASIUM, form="vector_entry_point")
 ENVPOOL = rival("EnvPool", "envpool_vector", "envpool", "gymnasium", install="pip install envpool")
-IN_SCAN = rival("ours in a scan", "ours_in_scan", "jax", install=SIM)
-XLA_IN_SCAN = rival("our xla in a scan", "xla_in_scan", "jax", install=SIM)
+IN_SCAN = rival("ours in a scan", "ours_in_scan", "jax", install=SIM, form="native")
+XLA_IN_SCAN = rival("our xla in a scan", "ours_in_scan", "jax", install=SIM, form="xla")
 APART = rival("ours in two processes", "ours_apart", "jax", install=SIM)
 JITTED = rival("ours jitted, called from Python", "ours_jitted", "jax", install=SIM)
 VECTOR = rival("sim.make_vec", "ours_vector", "jax", "gymnasium", install=GYMNASIUM)
@@ -67,12 +67,12 @@ OF_THE_PAPER = (OURS, XLA, TORCH, TORCH_COMPILED, MAKE)
 # The same on a GPU. What JAX does around our kernels, such as to trace them, it does on the CPU.
 CUDA = rival("ours", "ours_cuda", "jax", "cuda.core", "cuda.bindings", install='pip install "drivetrain[cuda]"',
              variables=JAX_ON_CPU)  # fmt: skip
-XLA_ON_GPU = rival("our xla", "ours_xla", "jax", install='pip install "jax[cuda13]"',
+XLA_ON_GPU = rival("our xla", "ours", "jax", install='pip install "jax[cuda13]"', form="xla",
                    variables=(("JAX_PLATFORMS", "cuda"), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")))  # fmt: skip
 WITH_CUDA = 'pip install "drivetrain[sim]", and a torch that was built with CUDA'
 TORCH_ON_GPU, TORCH_COMPILED_ON_GPU = (
-    rival(cpu.name, f"{module}_on_gpu", "jax", "torch", install=WITH_CUDA, variables=JAX_ON_CPU)
-    for cpu, module in ((TORCH, "ours_torch"), (TORCH_COMPILED, "ours_torch_compiled"))
+    rival(cpu.name, "ours_torch_on_gpu", "jax", "torch", install=WITH_CUDA, variables=JAX_ON_CPU, form=cpu.form)
+    for cpu in (TORCH, TORCH_COMPILED)
 )
 OF_THE_PAPER_ON_GPU = (CUDA, XLA_ON_GPU, TORCH_ON_GPU, TORCH_COMPILED_ON_GPU, MAKE)
 DISTRIBUTIONS = ("jax", "jaxlib", "numpy", "optax", "gymnax", "gymnasium", "envpool", "torch", "stable-baselines3")

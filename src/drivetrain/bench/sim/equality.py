@@ -1,6 +1,6 @@
 """Whether an engine takes XLA's steps: one by one from XLA's state, and on its own for all of them.
 
-A process of its own:   {"do": "equal", "env", "engine", "num_envs", "num_steps"} -> Equality
+A process of its own:   {"env", "engine", "num_envs", "num_steps"} -> Equality
 
 Step by step, integers, Booleans and keys have to be the same and floats within 1e-5 (relative, or 1e-6 absolute).
 On their own, simulators of floats leave each other in time, because roundings grow; those of integers must not.

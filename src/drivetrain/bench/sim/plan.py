@@ -1,6 +1,6 @@
 """What `drivetrain bench sim` runs: trials of speed, comparisons with XLA, compilations; and what is aimed at."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from drivetrain.bench.process import Rival
@@ -62,16 +62,16 @@ class Plan:
 
     def names(self) -> list[str]:
         """All there is to choose from."""
-        cases = [f"{trial.group}, {trial.name}" for trial in self.trials]
-        return [*cases, *(each.name for each in self.comparisons), *(f"compiling {name}" for name in self.compiled)]
+        cases = [trial.full_name for trial in self.trials]
+        return [*cases, *(each.name for each in self.comparisons), *map(compiling, self.compiled)]
 
-    def only(self, part: str) -> "Plan":
-        """What has this in its name."""
+    def only(self, names: Collection[str]) -> "Plan":
+        """What has one of these names."""
         return replace(
             self,
-            trials=[trial for trial in self.trials if part in f"{trial.group}, {trial.name}"],
-            comparisons=[each for each in self.comparisons if part in each.name],
-            compiled=[name for name in self.compiled if part in f"compiling {name}"],
+            trials=[trial for trial in self.trials if trial.full_name in names],
+            comparisons=[each for each in self.comparisons if each.name in names],
+            compiled=[name for name in self.compiled if compiling(name) in names],
         )
 
     def without_gymnax(self) -> "Plan":
@@ -82,6 +82,11 @@ class Plan:
             comparisons=[each for each in self.comparisons if not each.env.startswith(GYMNAX_PREFIX)],
             compiled=[name for name in self.compiled if not name.startswith(GYMNAX_PREFIX)],
         )
+
+
+def compiling(name: str) -> str:
+    """The case of an environment's compilation."""
+    return f"compiling {name}"
 
 
 def full_plan(rivals: Sequence[Rival], share: float, *, all_equal: bool) -> Plan:

@@ -27,3 +27,8 @@ class Trial:
     targets: Sequence[Target] = ()
     by_clock: bool = False
     repeats: int = 1
+
+    @property
+    def full_name(self) -> str:
+        """As `--only` finds it."""
+        return f"{self.group}, {self.name}"

@@ -3,15 +3,13 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least, require_seconds
 from drivetrain.bench.machine import origin_of
-from drivetrain.bench.publish import publish
+from drivetrain.bench.publish import Outputs, publish
 from drivetrain.bench.report import Case, Report, Target
 from drivetrain.bench.sizing.trial import Drawn, chosen, rates
-from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.core.outputs import require_folders
 
@@ -36,13 +34,9 @@ class Effort(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Run every number of actors and learners on environments of drawn step times, and compare automatic sizing."""
 
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """One case, each setting once for a second, where no more is asked for; the numbers then mean little."""
     seed: int = 0
@@ -65,11 +59,8 @@ class Options:
             InvalidInput: A flag is out of range, or a folder is missing.
         """
         effort = self.effort()
-        for name, value in (("cases", effort.cases), ("rounds", effort.rounds)):
-            if value < 1:
-                raise InvalidInput(f"{name}: expected at least 1, got {value}")
-        if effort.seconds <= 0:
-            raise InvalidInput(f"seconds: expected more than 0, got {effort.seconds}")
+        require_at_least(1, cases=effort.cases, rounds=effort.rounds)
+        require_seconds(seconds=effort.seconds)
         require_folders(self.json, self.markdown)
 
 
@@ -87,9 +78,8 @@ def run(options: Options, words: Sequence[str]) -> int:
         origin=origin_of(words, ("jax", "jaxlib", "numpy", "gymnasium")),
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
         cases=[measure(drawn, rounds, seconds) for drawn in draw(options.seed, cases)],
-        skipped=[],
     )
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drivetrain.bench.effort import as_asked
+from drivetrain.bench.effort import as_asked, require_at_least
 from drivetrain.bench.kept import Kept, conditions
 from drivetrain.bench.machine import origin_of
 from drivetrain.bench.process import Rival
-from drivetrain.bench.publish import present, publish
-from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.publish import Outputs, present, publish
+from drivetrain.bench.report import Case, Report, Skipped, left_out
 from drivetrain.bench.train.cases import (
     Row,
     continuous_rows,
@@ -46,17 +46,13 @@ class Effort(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Outputs):
     """Measure training against Stable-Baselines3, SBX and CleanRL, each run in a fresh process."""
 
     algo: str = "dqn"
     """The algorithm."""
     env: str = "CartPole-v1"
     """The environment."""
-    json: Path | None = None
-    """Write the report to this file."""
-    markdown: Path | None = None
-    """Write the report as a page with tables to this file."""
     quick: bool = False
     """A minute rather than half an hour, of one seed, where no more is asked for; the numbers then mean little."""
     rounds: int | None = None
@@ -80,8 +76,8 @@ class Options:
             known = ", ".join(f"--algo {algo} --env {env}" for algo, env in SETTINGS)
             raise InvalidInput(f"{self.algo} on {self.env} has no settings to compare by: use {known}")
         effort = self.effort()
-        if effort.rounds < 1 or effort.target_seeds < 0:
-            raise InvalidInput("expected --rounds of at least 1 and --target-seeds of at least 0")
+        require_at_least(1, rounds=effort.rounds)
+        require_at_least(0, target_seeds=effort.target_seeds)
         settings = SETTINGS[self.algo, self.env]
         if settings.num_updates(effort.steps) < 1:
             least = f"{settings.learning_starts:,}"
@@ -129,7 +125,7 @@ def run(options: Options, words: Sequence[str]) -> int:
     if (missing := ours.missing()) is not None:
         raise MissingExtra(f"training is {missing.reason}: {missing.remedy}")
     report = make_report(options, words, runner_of(run_rival, options.keep))
-    publish(report, json=options.json, markdown=options.markdown)
+    publish(report, options)
     return 0
 
 
@@ -145,12 +141,7 @@ def runner_of(run: Runner, file: Path | None) -> Runner:
     kept = Kept(file, command="train", restored=lambda saved: Outcome(**saved), conditions=conditions(DISTRIBUTIONS))
 
     def run_once(rival: Rival, job: Job) -> Outcome:
-        asked = {"rival": rival.module, "job": asdict(job)}
-        outcome = kept.get(asked)
-        if outcome is None:
-            outcome = run(rival, job)
-            kept.add(asked, outcome, asdict(outcome))
-        return outcome
+        return kept.once({"rival": rival.module, "job": asdict(job)}, lambda: run(rival, job))
 
     return run_once
 
@@ -171,7 +162,7 @@ def make_report(options: Options, words: Sequence[str], run_one: Runner) -> Repo
             *(ON_IMAGES if plan.on_images else WEAKNESSES)[options.algo],
         ],
         cases=[*fixed, *target],
-        skipped=[*absent, *as_skipped(unfit), *fixed_failures, *target_failures],
+        skipped=[*absent, *left_out(unfit), *fixed_failures, *target_failures],
     )
 
 
@@ -199,7 +190,7 @@ def measure_same_algorithm(
     contenders = plan.same_algorithm(peers, threads, rows)
     print(f"same algorithm: {plan.fixed_steps:,} steps, {len(plan.fixed_seeds)} rounds", flush=True)
     results, failed = measure(contenders, plan.fixed_seeds, run_one)
-    return make_cases(rows, results), as_skipped(failed)
+    return make_cases(rows, results), left_out(failed)
 
 
 def rows_of(plan: Plan, peers: Sequence[str], *, quick: bool) -> list[Row]:
@@ -220,12 +211,4 @@ def measure_to_target(
     rows = target_rows(plan.env, [peer.name for peer in peers], plan.target_return)
     print(f"to mean return {plan.target_return:g}: {len(plan.target_seeds)} rounds", flush=True)
     results, failed = measure(plan.to_target(peers, threads), plan.target_seeds, run_one)
-    return make_cases(rows, results), as_skipped(failed)
-
-
-def as_skipped(failed: Mapping[str, str]) -> list[Skipped]:
-    """Peers that are installed and did not get through."""
-    return [
-        Skipped(name=label, reason=f"failed: {reason}", remedy="run it alone to see why")
-        for label, reason in failed.items()
-    ]
+    return make_cases(rows, results), left_out(failed)

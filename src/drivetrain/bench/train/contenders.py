@@ -100,7 +100,7 @@ def probe_threads(
         try:
             outcomes = {threads: run(peer, replace(job, threads=threads)) for threads in (1, None)}
         except RunError as error:
-            failed[peer.name] = str(error)
+            failed[peer.name] = f"failed: {error}"
             print(f"  {error}", flush=True)
             continue
         chosen[peer.name] = min(outcomes, key=lambda threads: cost(outcomes[threads]))

@@ -43,25 +43,23 @@ def evaluate(
     target: float | None = None,
     activation: Activation = "relu",
     squashed: bool = False,
-    first_seed: int = FIRST_SEED,
 ) -> Evaluation:
     """Play greedy episodes side by side, one per seed.
 
     Args:
         layers: The network: a number for each discrete action, or for each real-valued one.
         env: Gymnasium id. With a target, its reward per step must be at most 1.
-        num_episodes: One per seed from `first_seed` on.
+        num_episodes: One per seed from `FIRST_SEED` on.
         target: Give up as soon as the mean can no longer reach it; None plays to the end.
         activation: Between its layers.
         squashed: Real-valued actions are the outputs through tanh, -1..1 being the bounds; otherwise the
             outputs are in the environment's units.
-        first_seed: Seed of the first episode's reset.
     """
     envs: list[gymnasium.Env[Any, Any]] = [cast(Any, gymnasium).make(env) for _ in range(num_episodes)]
     limit = envs[0].spec.max_episode_steps if envs[0].spec else None
     choose = chooser(layers, envs[0].action_space, activation, squashed=squashed)
     try:
-        return play(choose, envs, first_seed, target if limit else None, limit or 0)
+        return play(choose, envs, target if limit else None, limit or 0)
     finally:
         for each in envs:
             each.close()
@@ -86,13 +84,12 @@ def chooser(
 def play(
     choose: Callable[[NDArray[np.float32]], list[Any]],
     envs: Sequence[gymnasium.Env[Any, Any]],
-    first_seed: int,
     target: float | None,
     limit: int,
 ) -> Evaluation:
     """Step all unfinished episodes together until none is left, or the target is out of reach."""
     returns = np.zeros(len(envs))
-    obs = np.stack([env.reset(seed=first_seed + i)[0] for i, env in enumerate(envs)])
+    obs = np.stack([env.reset(seed=FIRST_SEED + i)[0] for i, env in enumerate(envs)])
     alive = list(range(len(envs)))
     num_steps = 0
     while alive:

@@ -6,62 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from drivetrain.bench.train.settings import ContinuousSettings, PpoSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class DqnSettings:
-    """Hyperparameters of vanilla DQN, in SB3's terms: everybody's row of the same-algorithm case.
-
-    The defaults are RL Baselines3 Zoo's tuned ones for CartPole-v1 (`hyperparams/dqn.yml`).
-
-    Attributes:
-        target_update_interval: Environment steps between copies to the target network. Training
-            happens in blocks, so during a block's `gradient_steps` updates the target stands still.
-        train_freq: Environment steps between two blocks of updates.
-        gradient_steps: Updates in a block.
-        max_grad_norm: SB3's own default; SBX does not clip.
-    """
-
-    learning_rate: float = 2.3e-3
-    batch_size: int = 64
-    buffer_size: int = 100_000
-    learning_starts: int = 1_000
-    gamma: float = 0.99
-    target_update_interval: int = 10
-    train_freq: int = 256
-    gradient_steps: int = 128
-    exploration_fraction: float = 0.16
-    exploration_final_eps: float = 0.04
-    max_grad_norm: float = 10.0
-    hidden: tuple[int, ...] = (256, 256)
-
-    @property
-    def activation(self) -> Literal["relu", "tanh"]:
-        """Everybody's default."""
-        return "relu"
-
-    @property
-    def squashed(self) -> bool:
-        """Its actions are discrete."""
-        return False
-
-    def num_steps(self, total_steps: int) -> int:
-        """Environment steps of a run: SB3 finishes the block in which `total_steps` falls."""
-        return -(-total_steps // self.train_freq) * self.train_freq
-
-    def num_warmup_steps(self) -> int:
-        """Environment steps that earn no update: SB3 trains after the first block beyond the start."""
-        return self.learning_starts // self.train_freq * self.train_freq
-
-    def num_updates(self, total_steps: int) -> int:
-        """Updates of a run of `total_steps`."""
-        learned = self.num_steps(total_steps) - self.num_warmup_steps()
-        return max(0, learned) // self.train_freq * self.gradient_steps
-
-    def num_updates_between_copies(self) -> int:
-        """Updates in `target_update_interval` environment steps; fewer than a block count as none."""
-        return self.target_update_interval * self.gradient_steps // self.train_freq
+from drivetrain.bench.train.settings import ContinuousSettings, DqnSettings, PpoSettings, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +37,7 @@ class Job:
     evaluate_every: int = 1_024
     target_return: float = 475.0
     num_episodes: int = 100
-    settings: DqnSettings | ContinuousSettings | PpoSettings | None = None
+    settings: Settings | None = None
     algo: str = "dqn"
 
     @property
@@ -118,7 +63,7 @@ class Job:
         return cls(**fields)
 
 
-_TYPES: Mapping[str, type[DqnSettings] | type[ContinuousSettings] | type[PpoSettings]] = {
+_TYPES: Mapping[str, type[Settings]] = {
     "dqn": DqnSettings,
     "ddpg": ContinuousSettings,
     "td3": ContinuousSettings,

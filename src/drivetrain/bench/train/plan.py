@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.cases import Row
 from drivetrain.bench.train.contenders import ONE_ENV, OURS, OURS_CONTINUOUS, OURS_PPO
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.rounds import Contender
-from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, PpoSettings
+from drivetrain.bench.train.settings import PENDULUM, ContinuousSettings, DqnSettings, PpoSettings, Settings
 
 _DETERMINISTIC = ContinuousSettings(
     learning_rate=1e-3, learning_starts=1_000, gamma=0.98, hidden=(400, 300), action_noise=0.1
@@ -16,7 +16,7 @@ _DETERMINISTIC = ContinuousSettings(
 _SAC = ContinuousSettings(learning_rate=1e-3, learning_starts=256)
 _CHEETAH = replace(_SAC, learning_rate=3e-4, learning_starts=1_000)
 
-SETTINGS: Mapping[tuple[str, str], DqnSettings | ContinuousSettings | PpoSettings] = {
+SETTINGS: Mapping[tuple[str, str], Settings] = {
     ("dqn", "CartPole-v1"): DqnSettings(),
     ("dqn", "ALE/Pong-v5"): DqnSettings(
         learning_rate=1e-4,
@@ -90,7 +90,7 @@ class Plan:
     """
 
     env: str
-    settings: DqnSettings | ContinuousSettings | PpoSettings
+    settings: Settings
     algo: str = "dqn"
     fixed_steps: int = 50_000
     probe_steps: int = 6_000
@@ -123,26 +123,26 @@ class Plan:
         job = replace(self.fixed_job(self.fixed_steps), num_envs=None)
         ours = OURS_PPO if self.algo == "ppo" else OURS_CONTINUOUS
         return [
-            form("ours sequential", ours, replace(job, num_actors=0)),
-            form("ours sequential, 2 learners", ours, replace(job, num_actors=0, num_learners=2)),
-            form("ours parallel", ours, job),
-            form("ours 2 learners", ours, replace(job, num_actors=1, num_learners=2)),
-            *(form(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),
+            Contender("ours sequential", ours, replace(job, num_actors=0)),
+            Contender("ours sequential, 2 learners", ours, replace(job, num_actors=0, num_learners=2)),
+            Contender("ours parallel", ours, job),
+            Contender("ours 2 learners", ours, replace(job, num_actors=1, num_learners=2)),
+            *(Contender(peer.name, peer, replace(job, threads=threads[peer.name])) for peer in peers),
         ]
 
     def _dqn(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
         """DQN with one environment, and with eight."""
         job = self.fixed_job(self.fixed_steps)
         forms = [
-            form("ours sequential, 1 env", OURS, replace(job, num_actors=0, num_envs=1)),
-            form("ours sequential, 8 envs", OURS, replace(job, num_actors=0, num_envs=8)),
-            form("ours parallel, 8 envs", OURS, replace(job, num_envs=8)),
+            Contender("ours sequential, 1 env", OURS, replace(job, num_actors=0, num_envs=1)),
+            Contender("ours sequential, 8 envs", OURS, replace(job, num_actors=0, num_envs=8)),
+            Contender("ours parallel, 8 envs", OURS, replace(job, num_envs=8)),
         ]
         for peer in peers:
             of_peer = replace(job, threads=threads[peer.name])
-            forms.append(form(f"{peer.name}, 1 env", peer, replace(of_peer, num_envs=1)))
+            forms.append(Contender(f"{peer.name}, 1 env", peer, replace(of_peer, num_envs=1)))
             if peer.name not in ONE_ENV:
-                forms.append(form(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
+                forms.append(Contender(f"{peer.name}, 8 envs", peer, replace(of_peer, num_envs=8)))
         return forms
 
     def to_target(self, peers: Sequence[Rival], threads: Threads) -> list[Contender]:
@@ -150,11 +150,6 @@ class Plan:
         job = replace(self.fixed_job(self.target_steps), kind="target", target_return=self.target_return)
         ours = replace(job, settings=None, num_envs=None)
         return [
-            form("ours, defaults", OURS, ours),
-            *(form(f"{peer.name}, zoo", peer, replace(job, threads=threads[peer.name])) for peer in peers),
+            Contender("ours, defaults", OURS, ours),
+            *(Contender(f"{peer.name}, zoo", peer, replace(job, threads=threads[peer.name])) for peer in peers),
         ]
-
-
-def form(label: str, rival: Rival, job: Job) -> Contender:
-    """A rival in one of its forms."""
-    return Contender(label=label, rival=rival, job=job)

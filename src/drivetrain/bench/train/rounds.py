@@ -1,8 +1,8 @@
 """Measures contenders in interleaved rounds, so that a slow minute of the machine hits all alike."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.train.job import Job, Outcome
@@ -10,8 +10,7 @@ from drivetrain.bench.turns import in_turn
 from drivetrain.core.errors import RunError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contender:
+class Contender(NamedTuple):
     """A rival in one of its forms, and the job it gets, less the seed."""
 
     label: str
@@ -20,14 +19,12 @@ class Contender:
 
 
 Results = dict[str, list[Outcome]]  # label -> one outcome per seed
-Say = Callable[[str], None]
 
 
 def measure(
     contenders: Sequence[Contender],
     seeds: Sequence[int],
     run: Callable[[Rival, Job], Outcome],
-    say: Say = print,
 ) -> tuple[Results, dict[str, str]]:
     """Run everybody once per seed; the order turns by one from round to round.
 
@@ -51,13 +48,13 @@ def measure(
             except RunError as error:
                 if contender.rival.name == "ours":
                     raise
-                failed[contender.label] = str(error)
+                failed[contender.label] = f"failed: {error}"
                 results[contender.label] = []
-                say(f"  {error}")
+                print(f"  {error}", flush=True)
                 continue
             require_same_work(contender.label, job, outcome)
             results[contender.label].append(outcome)
-            say(f"  seed {seed:<3} {contender.label:<24} {describe(outcome)}")
+            print(f"  seed {seed:<3} {contender.label:<24} {describe(outcome)}", flush=True)
     return results, failed
 
 

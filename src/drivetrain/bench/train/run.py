@@ -1,17 +1,21 @@
 """Runs one rival's training in a fresh process, and reads what the kernel says it cost.
 
-Job -> job.json -> python -m drivetrain.bench.train.peers.RIVAL -> outcome.json -> Outcome
+Job -> job.json -> python -m drivetrain.bench.train.peers.RIVAL -> answer.json -> Outcome
 """
 
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from drivetrain.bench.process import Rival, kill, last_words, launch
 from drivetrain.bench.train.job import Job, Outcome
 from drivetrain.core.errors import RunError
+
+Answer = TypeVar("Answer")
 
 
 def run_rival(rival: Rival, job: Job, *, timeout_s: float | None = None) -> Outcome:
@@ -26,19 +30,33 @@ def run_rival(rival: Rival, job: Job, *, timeout_s: float | None = None) -> Outc
         RunError: The process failed or took longer than `timeout_s`; ends with its last line.
     """
     timeout_s = max(1_800.0, 0.1 * job.total_steps) if timeout_s is None else timeout_s
+    load = os.getloadavg()[0]
+    outcome, process_cpu_s = answer_of(rival, job.save, Outcome.load, timeout_s=timeout_s, threads=job.threads)
+    return replace(outcome, process_cpu_s=process_cpu_s, details={**outcome.details, "load_1min_before": load})
+
+
+def answer_of(
+    rival: Rival,
+    save: Callable[[Path], None],
+    load: Callable[[Path], Answer],
+    *,
+    timeout_s: float,
+    threads: int | None = 1,
+) -> tuple[Answer, float]:
+    """What a rival answers in a fresh process to a job that `save` writes, and the CPU-seconds of that.
+
+    Raises:
+        RunError: The process failed or took longer than `timeout_s`; ends with its last line.
+    """
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         folder = Path(name)
-        job_path, outcome_path = folder / "job.json", folder / "outcome.json"
-        job.save(job_path)
-        load = os.getloadavg()[0]
-        arguments = [str(job_path), str(outcome_path)]
-        process = launch(rival, arguments, folder=folder, threads=job.threads)
-        process_cpu_s = wait(process, rival, timeout_s)
-        if process.returncode != 0 or not outcome_path.exists():
+        job_path, answer_path = folder / "job.json", folder / "answer.json"
+        save(job_path)
+        process = launch(rival, [str(job_path), str(answer_path)], folder=folder, threads=threads)
+        cpu_s = wait(process, rival, timeout_s)
+        if process.returncode != 0 or not answer_path.exists():
             raise RunError(f"{rival.name} ended with code {process.returncode}: {last_words(folder)}")
-        outcome = Outcome.load(outcome_path)
-        details = {**outcome.details, "load_1min_before": load}
-        return replace(outcome, process_cpu_s=process_cpu_s, details=details)
+        return load(answer_path), cpu_s
 
 
 def wait(process: subprocess.Popen[bytes], rival: Rival, timeout_s: float) -> float:

@@ -32,7 +32,7 @@ def why(error: Exception | SystemExit) -> str:
     tells_of_import = isinstance(error, ModuleNotFoundError | gymnasium.error.DependencyNotInstalled)
     found = _not_found(error) if tells_of_import else None
     absent = missing_extra(found) if found is not None else None  # where Gymnasium names extras of its own
-    sentence = " ".join(message_of(absent or error).split())
+    sentence = " ".join(message_of(absent or error).split()).rstrip(".")
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     is_of_ours = file.is_relative_to(GYMNASIUM) or file.is_relative_to(_OURS)
     if sentence and (isinstance(error, _PLAIN) or (is_of_ours and isinstance(error, _PLAIN_OF_OURS))):

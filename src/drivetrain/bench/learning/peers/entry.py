@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.bench.learning.run import Learned, Task
-from drivetrain.core.processes import die_with
+from drivetrain.bench.tied import end_with_bench
 from drivetrain.core.seeding import episode_seeds
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset
@@ -63,9 +63,9 @@ def point_interval(task: Task) -> int:
 
 def main(learn: Callable[[Task, Interface, Examination], Training]) -> None:
     """Carry out the task named on the command line, and write what was learned beside it."""
+    end_with_bench()
     task_path, answer_path = map(Path, sys.argv[1:3])
     task = Task.load(task_path)
-    die_with(task.command_pid)
     config = preset(task.details().algo, task.details().env)
     engine: dict[str, Any] = {} if config.fused_engine is None else {"sim_engine": "none"}
     interface = describe(config.override(**engine))  # a kernel with a policy is compiled by the runs that have one

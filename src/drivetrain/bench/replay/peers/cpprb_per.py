@@ -5,7 +5,6 @@ tried it; for shared frames `stack_compress="obs"` with `next_of="obs"`, its doc
 wants the stack on the last axis and takes one environment per buffer. `check_for_update` stays off,
 as by default. It has no documented way to reuse the arrays of a sample.
 
-
 Several processes: `MPPrioritizedReplayBuffer`, handed to forked processes as in its documentation.
 
 Left out: its samples have one flag `done`; an update does not notice that a row was overwritten.

@@ -45,13 +45,13 @@ class Offer:
     """What a contender's file has.
 
     Attributes:
-        make_store: Makes an empty store; None where there is only a tree.
+        make_store: Makes an empty store.
         make_tree: Makes a tree of so many leaves; None where there is none to be had alone.
         sharing: How several threads or processes use a buffer; None where they cannot.
         operation_of: Makes an operation of a store; for contenders that need other arguments.
     """
 
-    make_store: Callable[[Layout, int], Store] | None = None
+    make_store: Callable[[Layout, int], Store]
     make_tree: Callable[[int], TreeStore] | None = None
     sharing: Sharing | None = None
     operation_of: MakeOperation = make_operation
@@ -83,8 +83,6 @@ class Session:
     def open_store(self, layout: Layout, capacity: int) -> dict[str, Any]:
         """Make and fill a store; of images also its memory, after whatever a first store compiles."""
         make = self.offer.make_store
-        if make is None:
-            raise NotOffered("only its tree is measured")
         if layout.frames:
             fill_store(make(layout, WARM_UP_CAPACITY), layout, WARM_UP_CAPACITY)
         gc.collect()

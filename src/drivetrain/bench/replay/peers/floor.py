@@ -76,10 +76,5 @@ class FloorStore:
         return self.ends[:-1].searchsorted(masses, side="right").astype(np.uint32)
 
 
-def operation_of(store: FloorStore, _: Layout, name: str) -> Operation:
-    """An operation that brings its row numbers."""
-    return store.operation(name)
-
-
 if __name__ == "__main__":
-    serve(Offer(FloorStore, operation_of=operation_of))
+    serve(Offer(FloorStore, operation_of=lambda store, _, name: store.operation(name)))

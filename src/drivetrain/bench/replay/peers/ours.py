@@ -4,10 +4,12 @@ Every sample brings fresh arrays (no `out=`), with `next_obs`, both endings, dis
 keys; a key carries its row's generation, and an update of a row that was overwritten is skipped.
 With shared frames, the stacks of an episode are believed to follow each other (`check_obs=False`), as Tianshou and
 Flashbax believe it and cpprb does not ask, and obs and next_obs are two views of five frames per row (`join_stacks`).
-What the defaults take, which compare stacks and sample two arrays, is measured beside it as "ours, by default".
+What the defaults take, which compare stacks and sample two arrays, is measured beside it as "ours, by default". Where
+everybody may use all cores, ours has a thread for each to copy a sample.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from drivetrain.bench.replay.layouts import NUM_FRAMES, Layout, make_priorities
 from drivetrain.bench.replay.operations import ALPHA, BETA
 from drivetrain.bench.replay.peers.entry import Offer, serve
 from drivetrain.bench.replay.store import Inserter, Sharing, Updater, as_it_is
+from drivetrain.core.machine import num_cores
 from drivetrain.replay import Replay, ReplayHandle, Sample
 from drivetrain.replay._native import Tree
 
@@ -83,9 +86,16 @@ def join(handle: ReplayHandle) -> OurStore:
     return OurStore(Replay.attach(handle))
 
 
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "by default": {"join_stacks": False, "check_obs": True},
+    "all cores": {"num_threads": num_cores()},
+}
+"""The last word of the command line -> what is set otherwise."""
+
+
 def make_store(layout: Layout, capacity: int) -> OurStore:
     """A replay of this process's own."""
-    return OurStore(make_replay(layout, capacity))
+    return OurStore(make_replay(layout, capacity), **FORMS.get(sys.argv[-1], {}))
 
 
 class OurTree:

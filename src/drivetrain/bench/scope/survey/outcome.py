@@ -8,7 +8,7 @@ window. What is compiled, allocated or warmed up has been by then.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def outcome(profile: Profile, window: Window | None) -> Outcome:
     return Outcome(
         operations={name: ns / busy_ns for name, ns in operations.items()},
         classes={name: ns / busy_ns for name, ns in classes.items()},
-        waiting=_share(profile, main_thread(profile, window.pid), begin_ns, window.end_ns, ("wait",)),
+        waiting=_waiting(profile, main_thread(profile, window.pid), begin_ns, window.end_ns),
         us_per_step=(window.end_ns - begin_ns) / steps / 1e3,
         transitions=sum(sum(calls.values()) for calls in (profile.transitions_per_step() or {}).values()),
         num_steps=round(steps),
@@ -178,13 +178,11 @@ def _busy_ns(profile: Profile, begin_ns: int, end_ns: int) -> tuple[dict[str, fl
     return dict(operations), dict(classes)
 
 
-def _share(profile: Profile, index: int, begin_ns: int, end_ns: int, classes: Sequence[str]) -> float:
-    """Share of a window that a thread was in some classes of time."""
+def _waiting(profile: Profile, index: int, begin_ns: int, end_ns: int) -> float:
+    """Share of a window that a thread waited."""
     totals = profile.timelines[index].totals(profile.space.size, (begin_ns, end_ns))
-    wanted = sum(
-        totals[code] for code in np.flatnonzero(totals) if profile.space.state(int(code)).time_class in classes
-    )
-    return float(wanted / (end_ns - begin_ns))
+    codes = [code for code in np.flatnonzero(totals).tolist() if profile.space.state(code).time_class == "wait"]
+    return float(totals[codes].sum() / (end_ns - begin_ns))
 
 
 def gpu_in(profile: Profile, window: Window) -> Gpu | None:

@@ -82,7 +82,7 @@ def survey(
             print(f"round {number + 1} of {num_rounds}", flush=True)
             for load in rng.sample(asked, len(asked)):
                 if load.name in found and load.name not in failed:
-                    result = _once(load, number, run, kept)
+                    result = kept.once({"load": load.name, "round": number}, lambda load=load: _result(load, run))
                     if isinstance(result, str):
                         failed[load.name] = result
                     else:
@@ -91,22 +91,17 @@ def survey(
         failed[EVERYTHING] = INTERRUPTED
     return Surveyed(
         outcomes={load.name: (load, found[load.name]) for load in asked if found.get(load.name)},
-        skipped=[*absent.values(), *(left_out(name, why) for name, why in failed.items())],
+        skipped=[*absent.values(), *left_out(failed)],
     )
 
 
-def _once(load: Load, number: int, run: Callable[[Load], Outcome], kept: Runs) -> Outcome | str:
-    """A run of a round, kept or new, or why it failed."""
-    asked = {"load": load.name, "round": number}
-    result = kept.get(asked)
-    if result is None:
-        print(f"  {load.name}", flush=True)
-        try:
-            result = run(load)
-        except RunError as error:
-            result = str(error)
-        kept.add(asked, result, result if isinstance(result, str) else asdict(result))
-    return result
+def _result(load: Load, run: Callable[[Load], Outcome]) -> Outcome | str:
+    """A run, or why it failed."""
+    print(f"  {load.name}", flush=True)
+    try:
+        return run(load)
+    except RunError as error:
+        return str(error)
 
 
 def survey_report(surveyed: Surveyed, words: Sequence[str], *, is_quick: bool) -> Report:

@@ -10,13 +10,12 @@ one rollout and its updates.
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from drivetrain.bench.sim.peers.entry import Simulator
 from drivetrain.bench.sim.peers.ppo_settings import settings_for
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.bench.train.peers.cleanrl_ppo import Agent, Storage, advantages_of, learn
+from drivetrain.bench.train.peers.cleanrl_ppo import Agent, Storage, advantages_of, collect, learn
 from drivetrain.bench.train.settings import PpoSettings
 
 
@@ -34,17 +33,7 @@ class Learner:
     def iterate(self) -> int:
         """One rollout, its updates, and how many steps that was."""
         rollout, settings = self.rollout, self.settings
-        for step in range(settings.n_steps):
-            rollout.obs[step], rollout.dones[step] = self.obs, self.done
-            with torch.no_grad():
-                features = self.agent.features(self.obs)
-                distribution = self.agent.distribution(features)
-                action = distribution.sample()
-                rollout.values[step] = self.agent.critic(features).flatten()
-            rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
-            obs, reward, terminated, truncated, _ = self.envs.step(self.agent.bounded(action.numpy()))
-            rollout.rewards[step] = torch.as_tensor(reward)
-            self.obs, self.done = torch.Tensor(obs), torch.Tensor(np.logical_or(terminated, truncated))
+        self.obs, self.done = collect(self.agent, self.envs, rollout, self.obs, self.done)
         with torch.no_grad():
             last_value = self.agent.critic(self.agent.features(self.obs)).flatten()
             advantages = advantages_of(rollout, last_value, self.done, settings)

@@ -1,4 +1,4 @@
-"""Our engine `native`; the files beside it that are named after an engine are the other engines.
+"""Our engines `native`, `xla`, `numpy`, `torch` and `torch_compiled`, of which the second word is one.
 
 Settings: `sim.compile` as documented; the state of a call is that of the next. Where observations are recorded as
 another type than the environment's own, the environment is asked to give that type (`Observing`).
@@ -8,6 +8,7 @@ another type than the environment's own, the environment is asked to give that t
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -53,6 +54,11 @@ class Observing:
     def cast(self, obs: Any) -> Any:
         """Every leaf."""
         return jax.tree.map(lambda x: jnp.asarray(x).astype(self.dtype), obs)
+
+
+def engine_asked() -> Engine:
+    """That of the command line."""
+    return cast("Engine", sys.argv[2])
 
 
 def compiled(scene: Scene, engine: Engine) -> Rollout:
@@ -161,4 +167,4 @@ def first_weights(policy: sim.policies.Made) -> Any:
 
 
 if __name__ == "__main__":
-    serve_simulator(lambda scene: simulator(scene, "native"))
+    serve_simulator(lambda scene: simulator(scene, engine_asked()))

@@ -56,7 +56,7 @@ def main() -> None:
     """Be a contender's process, with another one in the same group, which ends when this one hangs up."""
     ours, theirs = socket.socketpair()
     with theirs:
-        words = [sys.executable, "-P", "-W", "ignore", "-m", OURS.module, str(theirs.fileno())]
+        words = [sys.executable, "-P", "-W", "ignore", "-m", OURS.module, str(theirs.fileno()), OURS.form]
         subprocess.Popen(words, pass_fds=(theirs.fileno(),), env={**os.environ, VARIABLE: str(os.getpid())})
     serve(Both(Session(lambda scene: simulator(scene, "native")), ours.makefile("rw")).answer)
 

@@ -1,4 +1,4 @@
-"""Our engine `native` inside a program of JAX: `CALLS` calls of one rollout in a `lax.scan`, its state donated.
+"""Our engines inside a program of JAX: `CALLS` calls of one rollout in a `lax.scan`, its state donated.
 
 Settings: as `ours`; what is recorded comes back stacked, as a scan gives it.
 """
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
-from drivetrain.bench.sim.peers.ours import compiled, random_actions
+from drivetrain.bench.sim.peers.ours import compiled, engine_asked, random_actions
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.sim.api import Engine, Rollout
 
@@ -48,4 +48,4 @@ def simulator(scene: Scene, engine: Engine) -> Simulator:
 
 
 if __name__ == "__main__":
-    serve_simulator(lambda scene: simulator(scene, "native"))
+    serve_simulator(lambda scene: simulator(scene, engine_asked()))

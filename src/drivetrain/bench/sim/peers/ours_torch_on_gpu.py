@@ -1,4 +1,4 @@
-"""Our engine `torch` on tensors that lie on a GPU and stay there: the same operations as on the CPU."""
+"""Our engines `torch` and `torch_compiled` on tensors that lie on a GPU and stay there: as on the CPU."""
 
 # JAX is typed in part, PyTorch is an extra.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -10,7 +10,7 @@ import numpy as np
 
 from drivetrain.bench.serving import NotOffered
 from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
-from drivetrain.bench.sim.peers.ours import offered, random_actions
+from drivetrain.bench.sim.peers.ours import engine_asked, offered, random_actions
 from drivetrain.bench.sim.scene import Scene
 from drivetrain.sim.api import Engine
 from drivetrain.sim.engines.tensors.words import torch
@@ -48,4 +48,4 @@ def going_on(runner: TensorRunner, start: Any, actions: Any, scene: Scene, devic
 
 
 if __name__ == "__main__":
-    serve_simulator(lambda scene: simulator(scene, "torch"))
+    serve_simulator(lambda scene: simulator(scene, engine_asked()))

@@ -5,7 +5,7 @@ Settings: the engine `native`; restarts in the next step, as Gymnasium's own vec
 
 from drivetrain import sim
 from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
-from drivetrain.bench.sim.peers.gymnasium_own import stepping
+from drivetrain.bench.sim.peers.gymnasium_vector import stepping
 from drivetrain.bench.sim.scene import Scene
 
 

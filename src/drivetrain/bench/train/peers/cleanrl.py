@@ -20,14 +20,13 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.buffers import ReplayBuffer
 
-from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.pytorch import use_threads
 
 
 def seed_everything(job: Job) -> None:
     """Threads, and the seeds of Python, NumPy and PyTorch."""
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
+    use_threads(job)
     random.seed(job.seed)
     np.random.seed(job.seed)
     torch.manual_seed(job.seed)
@@ -91,9 +90,3 @@ def follow(target: torch.nn.Module, online: torch.nn.Module, tau: float) -> None
     """Move a target network, parameter by parameter."""
     for parameter, target_parameter in zip(online.parameters(), target.parameters(), strict=True):
         target_parameter.data.copy_(tau * parameter.data + (1 - tau) * target_parameter.data)
-
-
-def layers_of(*modules: torch.nn.Module) -> Layers:
-    """Kernels, turned to [in, out], and biases of the dense layers, in their order."""
-    dense = [layer for module in modules for layer in module.modules() if isinstance(layer, torch.nn.Linear)]
-    return [(np.array(layer.weight.detach().numpy().T), np.array(layer.bias.detach().numpy())) for layer in dense]

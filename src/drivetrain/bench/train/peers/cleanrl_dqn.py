@@ -14,12 +14,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.atari import single_env
 from drivetrain.bench.train.peers.cleanrl import (
     NATURE_FEATURES,
     follow,
-    layers_of,
     make_buffer,
     make_envs,
     mlp,
@@ -28,6 +27,8 @@ from drivetrain.bench.train.peers.cleanrl import (
     true_next_obs,
 )
 from drivetrain.bench.train.peers.entry import Target, Training, main
+from drivetrain.bench.train.peers.pytorch import layers_of
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 

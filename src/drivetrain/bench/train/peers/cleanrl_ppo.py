@@ -15,8 +15,9 @@ from torch.distributions import Categorical, Distribution, Independent, Normal
 
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.atari import single_env
-from drivetrain.bench.train.peers.cleanrl import NATURE_FEATURES, layers_of, make_envs, nature, seed_everything
+from drivetrain.bench.train.peers.cleanrl import NATURE_FEATURES, make_envs, nature, seed_everything
 from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.pytorch import layers_of
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
@@ -81,6 +82,22 @@ class Storage:
         return [field.reshape((-1, *field.shape[2:])) for field in fields]
 
 
+def collect(agent: Agent, envs, rollout: Storage, obs: torch.Tensor, done: torch.Tensor):
+    """Fill a rollout from observations and ends on; those behind it."""
+    for step in range(len(rollout.rewards)):
+        rollout.obs[step], rollout.dones[step] = obs, done
+        with torch.no_grad():
+            features = agent.features(obs)
+            distribution = agent.distribution(features)
+            action = distribution.sample()
+            rollout.values[step] = agent.critic(features).flatten()
+        rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
+        next_obs, reward, terminations, truncations, _ = envs.step(agent.bounded(action.numpy()))
+        rollout.rewards[step] = torch.as_tensor(reward)
+        obs, done = torch.Tensor(next_obs), torch.Tensor(np.logical_or(terminations, truncations))
+    return obs, done
+
+
 def advantages_of(rollout: Storage, next_value: torch.Tensor, next_done: torch.Tensor, settings: PpoSettings):
     """GAE, step by step from the end."""
     advantages, later = torch.zeros_like(rollout.rewards), 0.0
@@ -139,17 +156,7 @@ def run(job: Job, watch: Stopwatch) -> Training:
     for iteration in range(num_rollouts):
         left = 1.0 - iteration / num_rollouts if settings.linear else 1.0
         optimizer.param_groups[0]["lr"] = left * settings.learning_rate
-        for step in range(settings.n_steps):
-            rollout.obs[step], rollout.dones[step] = obs, done
-            with torch.no_grad():
-                features = agent.features(obs)
-                distribution = agent.distribution(features)
-                action = distribution.sample()
-                rollout.values[step] = agent.critic(features).flatten()
-            rollout.actions[step], rollout.log_probs[step] = action, distribution.log_prob(action)
-            next_obs, reward, terminations, truncations, _ = envs.step(agent.bounded(action.numpy()))
-            rollout.rewards[step] = torch.tensor(reward)
-            obs, done = torch.Tensor(next_obs), torch.Tensor(np.logical_or(terminations, truncations))
+        obs, done = collect(agent, envs, rollout, obs, done)
         with torch.no_grad():
             advantages = advantages_of(rollout, agent.critic(agent.features(obs)).flatten(), done, settings)
         num_updates += learn(agent, optimizer, rollout, advantages, left * settings.clip_range, settings)

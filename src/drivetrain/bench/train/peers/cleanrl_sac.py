@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.cleanrl import (
     follow,
-    layers_of,
     make_buffer,
     make_envs,
     mlp,
@@ -22,6 +21,7 @@ from drivetrain.bench.train.peers.cleanrl import (
     true_next_obs,
 )
 from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.pytorch import layers_of
 from drivetrain.bench.train.settings import ContinuousSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 

@@ -69,11 +69,7 @@ class Target:
         return self.reached
 
 
-def nothing(job: Job) -> None:
-    """Prepare nothing: the rival's imports are all at the top of its file."""
-
-
-def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], None] = nothing) -> None:
+def main(run: Callable[[Job, Stopwatch], Training], prepare: Callable[[Job], None] = lambda job: None) -> None:
     """Run the job named on the command line, and write its outcome beside it.
 
     Everything imported so far, and by `prepare`, counts as import; the clock starts with `run`.

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import DqnSettings, Job
+from drivetrain.bench.train.job import Job
 from drivetrain.bench.train.peers.entry import Target, Training, main
 from drivetrain.bench.train.peers.snapshots import Snapshots
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train import train

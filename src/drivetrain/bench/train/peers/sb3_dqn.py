@@ -3,65 +3,39 @@
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
 
-import numpy as np
 import torch
 from stable_baselines3 import DQN
 
-from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import DqnSettings, Job
-from drivetrain.bench.train.peers.atari import make_envs, policy_of
+from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.constructors import of_dqn
 from drivetrain.bench.train.peers.entry import Target, Training, main
+from drivetrain.bench.train.peers.pytorch import layers_of, use_threads
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
+from drivetrain.bench.train.settings import DqnSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
-
-
-def layers_of(model: DQN) -> Layers:
-    """The Q-network's kernels, turned to [in, out], and biases."""
-    state = model.policy.q_net.state_dict()
-    arrays = {name: value.detach().numpy() for name, value in state.items()}
-    stems = [name.removesuffix(".weight") for name in arrays if name.endswith(".weight")]
-    return [(np.array(arrays[f"{stem}.weight"].T), np.array(arrays[f"{stem}.bias"])) for stem in stems]
 
 
 def make_model(job: Job) -> DQN:
     """The untrained model."""
     settings = job.settings
     assert isinstance(settings, DqnSettings), "SB3 runs with given settings only"
-    assert job.num_envs, "the number of environments has to be given"
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
-    return DQN(
-        policy_of(job),
-        make_envs(job, job.num_envs),
-        learning_rate=settings.learning_rate,
-        batch_size=settings.batch_size,
-        buffer_size=settings.buffer_size,
-        learning_starts=settings.learning_starts,
-        gamma=settings.gamma,
-        target_update_interval=settings.target_update_interval,
-        train_freq=settings.train_freq // job.num_envs,  # in calls of the vector environment
-        gradient_steps=settings.gradient_steps,
-        exploration_fraction=settings.exploration_fraction,
-        exploration_final_eps=settings.exploration_final_eps,
-        max_grad_norm=settings.max_grad_norm,
-        policy_kwargs={"net_arch": list(settings.hidden)},  # of images behind the Nature CNN's own layer
-        seed=job.seed,
-        device="cpu",
-    )
+    use_threads(job)
+    network = {"net_arch": list(settings.hidden)}  # of images behind the Nature CNN's own layer
+    return DQN(**of_dqn(job), policy_kwargs=network, max_grad_norm=settings.max_grad_norm, device="cpu")
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
     model = make_model(job)
     target = Target(job, watch)
-    model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
+    model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model.policy.q_net)))
     if job.kind == "target":
-        target.check(model.num_timesteps, layers_of(model))
+        target.check(model.num_timesteps, layers_of(model.policy.q_net))
     watch.stop()
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates,  # SB3 shows it nowhere else
-        layers=[] if job.on_images else layers_of(model),
+        layers=[] if job.on_images else layers_of(model.policy.q_net),
         reached=target.reached if job.kind == "target" else None,
         details={"torch_threads": torch.get_num_threads(), "evaluations": target.history},
     )

@@ -3,61 +3,34 @@
 # The peer may be absent where types are checked.
 # pyright: basic, reportMissingImports=false
 
-import numpy as np
 import torch
 from stable_baselines3 import PPO
 
-from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.atari import make_envs, policy_of
+from drivetrain.bench.train.peers.constructors import of_ppo
 from drivetrain.bench.train.peers.entry import Training, main
-from drivetrain.bench.train.peers.schedules import scheduled
+from drivetrain.bench.train.peers.pytorch import layers_of, use_threads
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
 
-def layers_of(model: PPO) -> Layers:
-    """The policy's kernels, turned to [in, out], and biases."""
-    dense = [layer for layer in model.policy.mlp_extractor.policy_net if hasattr(layer, "weight")]
-    dense.append(model.policy.action_net)
-    return [(np.array(layer.weight.detach().numpy().T), np.array(layer.bias.detach().numpy())) for layer in dense]
-
-
 def make_model(job: Job) -> PPO:
     """The model of a job."""
-    settings = job.settings
-    assert isinstance(settings, PpoSettings)
-    return PPO(
-        policy_of(job),
-        make_envs(job, settings.num_envs),
-        learning_rate=scheduled(settings.learning_rate, settings),
-        n_steps=settings.n_steps,
-        batch_size=settings.batch_size,
-        n_epochs=settings.n_epochs,
-        gamma=settings.gamma,
-        gae_lambda=settings.gae_lambda,
-        clip_range=scheduled(settings.clip_range, settings),
-        ent_coef=settings.ent_coef,
-        vf_coef=settings.vf_coef,
-        max_grad_norm=settings.max_grad_norm,
-        policy_kwargs={"net_arch": list(settings.hidden), "log_std_init": settings.log_std_init},
-        seed=job.seed,
-        device="cpu",
-    )
+    return PPO(**of_ppo(job), device="cpu")
 
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
+    use_threads(job)
     model, settings = make_model(job), job.settings
     assert isinstance(settings, PpoSettings)
     model.learn(settings.num_steps(job.total_steps))
     watch.stop()
+    policy = model.policy
     return Training(
         num_steps=model.num_timesteps,
         num_updates=model._n_updates * settings.updates_per_epoch,  # it counts epochs
-        layers=[] if job.on_images else layers_of(model),
+        layers=[] if job.on_images else layers_of(policy.mlp_extractor.policy_net, policy.action_net),
         details={"torch_threads": torch.get_num_threads()},
     )
 

@@ -6,13 +6,13 @@
 import jax
 import torch
 from sbx import DDPG, SAC, TD3
-from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.continuous import arguments
+from drivetrain.bench.train.peers.constructors import of_continuous
 from drivetrain.bench.train.peers.entry import Training, main
+from drivetrain.bench.train.peers.pytorch import use_threads
 from drivetrain.bench.train.peers.sbx_ppo import dense_layers
 from drivetrain.bench.train.stopwatch import Stopwatch
 
@@ -26,11 +26,9 @@ def layers_of(model: OffPolicyAlgorithm, num_hidden: int) -> Layers:
 
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
-    env = make_vec_env(job.env, n_envs=1, seed=job.seed)
-    settings = arguments(job, env.action_space.shape[0])
-    model = ALGORITHMS[job.algo]("MlpPolicy", env, **settings)
+    use_threads(job)
+    settings = of_continuous(job)
+    model = ALGORITHMS[job.algo](**settings)
     model.learn(job.total_steps)
     jax.block_until_ready(model.policy.actor_state.params)
     watch.stop()

@@ -11,9 +11,10 @@ import torch
 from sbx import DQN
 
 from drivetrain.bench.train.evaluation import Layers
-from drivetrain.bench.train.job import DqnSettings, Job
-from drivetrain.bench.train.peers.atari import make_envs, policy_of
+from drivetrain.bench.train.job import Job
+from drivetrain.bench.train.peers.constructors import of_dqn
 from drivetrain.bench.train.peers.entry import Target, Training, main
+from drivetrain.bench.train.peers.pytorch import use_threads
 from drivetrain.bench.train.peers.rollouts import EvaluateBetweenRollouts
 from drivetrain.bench.train.stopwatch import Stopwatch
 
@@ -29,28 +30,11 @@ def layers_of(model: DQN) -> Layers:
 def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it; SBX's DQN has no gradient clipping to set."""
     settings = job.settings
-    assert isinstance(settings, DqnSettings), "SBX runs with given settings only"
-    assert job.num_envs, "the number of environments has to be given"
+    assert settings is not None, "SBX runs with given settings only"
     width = _NATURE if job.on_images else settings.hidden[0]
     assert job.on_images or settings.hidden == (width, width), "SBX has two layers of equal width"
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)  # SBX keeps SB3's replay, which goes through torch
-    model = DQN(
-        policy_of(job),
-        make_envs(job, job.num_envs),
-        learning_rate=settings.learning_rate,
-        batch_size=settings.batch_size,
-        buffer_size=settings.buffer_size,
-        learning_starts=settings.learning_starts,
-        gamma=settings.gamma,
-        target_update_interval=settings.target_update_interval,
-        train_freq=settings.train_freq // job.num_envs,  # in calls of the vector environment
-        gradient_steps=settings.gradient_steps,
-        exploration_fraction=settings.exploration_fraction,
-        exploration_final_eps=settings.exploration_final_eps,
-        policy_kwargs={"net_arch": [width]},
-        seed=job.seed,
-    )
+    use_threads(job)
+    model = DQN(**of_dqn(job), policy_kwargs={"net_arch": [width]})
     target = Target(job, watch)
     model.learn(job.total_steps, callback=EvaluateBetweenRollouts(target, lambda: layers_of(model)))
     jax.block_until_ready(model.policy.qf_state.params)

@@ -12,9 +12,9 @@ from sbx import PPO
 
 from drivetrain.bench.train.evaluation import Layers
 from drivetrain.bench.train.job import Job
-from drivetrain.bench.train.peers.atari import make_envs, policy_of
+from drivetrain.bench.train.peers.constructors import of_ppo
 from drivetrain.bench.train.peers.entry import Training, main
-from drivetrain.bench.train.peers.schedules import scheduled
+from drivetrain.bench.train.peers.pytorch import use_threads
 from drivetrain.bench.train.settings import PpoSettings
 from drivetrain.bench.train.stopwatch import Stopwatch
 
@@ -33,24 +33,8 @@ def run(job: Job, watch: Stopwatch) -> Training:
     """Make the model and train it."""
     settings = job.settings
     assert isinstance(settings, PpoSettings)
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)  # SBX keeps SB3's rollout buffer, which goes through torch
-    model = PPO(
-        policy_of(job),
-        make_envs(job, settings.num_envs),
-        learning_rate=scheduled(settings.learning_rate, settings),
-        n_steps=settings.n_steps,
-        batch_size=settings.batch_size,
-        n_epochs=settings.n_epochs,
-        gamma=settings.gamma,
-        gae_lambda=settings.gae_lambda,
-        clip_range=scheduled(settings.clip_range, settings),
-        ent_coef=settings.ent_coef,
-        vf_coef=settings.vf_coef,
-        max_grad_norm=settings.max_grad_norm,
-        policy_kwargs={"net_arch": list(settings.hidden), "log_std_init": settings.log_std_init},
-        seed=job.seed,
-    )
+    use_threads(job)
+    model = PPO(**of_ppo(job))
     model.learn(settings.num_steps(job.total_steps))
     jax.block_until_ready(model.policy.actor_state.params)
     watch.stop()

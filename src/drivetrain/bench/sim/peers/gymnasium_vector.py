@@ -1,11 +1,14 @@
-"""Gymnasium's vector environment of an environment's own, written with NumPy: its `vector_entry_point`.
+"""Gymnasium's vector environments, of which the second word is one.
 
-The other vector environments of Gymnasium are opened by the same function.
+vector_entry_point   an environment's own, written with NumPy
+sync                 SyncVectorEnv: one environment after the other, in this process
+async                AsyncVectorEnv: a process for each, with observations in shared memory; CPU time is that of all
 """
 
 # Gymnasium is typed in part.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
+import sys
 from typing import Any
 
 import gymnasium
@@ -16,18 +19,22 @@ from drivetrain.bench.sim.peers.entry import Simulator, serve_simulator
 from drivetrain.bench.sim.scene import Scene
 
 MOST_STEPS = 16
+MOST_ENVS = {
+    "vector_entry_point": 10**6,
+    "sync": 1024,  # a step of 16,384 of them takes longer than a slice
+    "async": 64,  # each is a process
+}
 
 
-def vectorized(scene: Scene, mode: str, most_envs: int) -> Simulator:
+def vectorized(scene: Scene, mode: str) -> Simulator:
     """Steps of a `gymnasium.make_vec`, with actions that are at hand.
 
     Args:
         scene: Of an environment that Gymnasium has.
         mode: Gymnasium's `vectorization_mode`.
-        most_envs: More than so many are not asked of it.
     """
-    if scene.num_envs > most_envs:
-        raise NotOffered(f"more than {most_envs:,} environments are not asked of it")
+    if scene.num_envs > MOST_ENVS[mode]:
+        raise NotOffered(f"more than {MOST_ENVS[mode]:,} environments are not asked of it")
     venv: Any = gymnasium.make_vec(scene.env, num_envs=scene.num_envs, vectorization_mode=mode)
     return stepping(venv, scene.num_envs)
 
@@ -48,4 +55,4 @@ def stepping(venv: Any, num_envs: int) -> Simulator:
 
 
 if __name__ == "__main__":
-    serve_simulator(lambda scene: vectorized(scene, "vector_entry_point", 10**6))
+    serve_simulator(lambda scene: vectorized(scene, sys.argv[2]))
