@@ -106,14 +106,25 @@ def test_where_nothing_is_said_of_success_nothing_is_told(tmp_path, capsys):
         ({"success": 1}, 1.0),
         ({"is_success": 0.0, "success": 1.0}, 0.0),
         ({"is_success": None, "success": True}, 1.0),
+        ({"is_success": 9, "success": True}, 1.0),
     ],
 )
-def test_success_is_a_truth_or_a_number(info, value):
+def test_success_is_a_truth_or_a_number_in_between(info, value):
     assert success_of(info) == value
 
 
 @pytest.mark.parametrize(
-    "info", [{}, None, {"success": "yes"}, {"is_success": np.ones(2)}, {"success": math.nan}, {"success": 10**400}]
+    "info",
+    [
+        {},
+        None,
+        {"success": "yes"},
+        {"is_success": np.ones(2)},
+        {"success": math.nan},
+        {"success": 10**400},
+        {"success": 9},
+        {"success": -1.0},
+    ],
 )
 def test_what_is_neither_is_nothing(info):
     assert math.isnan(success_of(info))

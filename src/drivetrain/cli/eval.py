@@ -17,7 +17,6 @@ from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import counted, reward
-from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode, succeeded, success_rate
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import is_part, require_run_dir
@@ -46,7 +45,7 @@ class _Flags:
     torso: str | None = None
     """The torso again, likewise."""
     optimizer: str | None = None
-    """The optimizer again, likewise."""
+    """Taken and not needed: no policy plays by it."""
 
 
 def run(argv: list[str]) -> int:
@@ -128,7 +127,7 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
         run_dir: The run's folder.
         which: The best policy, or the last.
         num_episodes: How many to play.
-        again: Settings of the run that were Python objects, see `TrainConfig.load`.
+        again: Settings of the run that were Python objects, see `load_policy`.
 
     Raises:
         FileFormatError: The run's files are absent or damaged, or do not fit each other.
@@ -137,8 +136,9 @@ def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> li
     from drivetrain.train.evaluate import final_episodes, policy_of
     from drivetrain.train.run_dir.saving import require_as_learned
     from drivetrain.train.runs.requirements import describe
+    from drivetrain.train.runs.trained import settings_to_act
 
-    config = TrainConfig.load(run_dir / "config.json", **again)
+    config = settings_to_act(run_dir, again)
     saved = load_saved_policy(run_dir, which)
     interface = describe(config)
     require_as_learned(config.env, interface, run_dir)

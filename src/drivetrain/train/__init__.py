@@ -188,7 +188,8 @@ def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **agai
     Args:
         run_dir: The run's folder, or a copy of it.
         which: "best", by periodic evaluation, or "last", of the checkpoint.
-        again: `env`, `torso` and `optimizer`, where they were Python objects: a file only mentions those.
+        again: `env` and `torso`, where they were Python objects: a file only mentions those. An `optimizer` is not
+            needed.
 
     Raises:
         MissingExtra: The extra "train" is not installed.

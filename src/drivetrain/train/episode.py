@@ -1,6 +1,5 @@
 """What a played episode came to, in training as in evaluation."""
 
-import contextlib
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
@@ -20,15 +19,14 @@ class Episode(NamedTuple):
 
 
 def success_of(info: Any) -> float:
-    """What a last step's info says of success: `is_success`, or else `success`, a truth or a number; NaN: nothing."""
+    """What a last step's info says of success: `is_success`, or else `success`, a truth or in 0..1; NaN: nothing."""
     told = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
     for key in _KEYS:
         said: Any = told.get(key)
         if isinstance(said, np.ndarray | np.generic) and said.size == 1:
             said = cast(Any, said).item()
-        if isinstance(said, bool | int | float):
-            with contextlib.suppress(OverflowError):  # an integer beyond all floats says nothing of success
-                return float(said)
+        if isinstance(said, bool | int | float) and 0 <= said <= 1:  # others count something, and no share is of them
+            return float(said)
     return math.nan
 
 

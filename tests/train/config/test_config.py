@@ -4,8 +4,10 @@ import dataclasses
 import json
 import math
 import re
+import threading
 from fractions import Fraction
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -335,3 +337,28 @@ def test_a_network_that_does_not_fit_is_refused_before_anything_is_made(tmp_path
     with pytest.raises(InvalidInput, match=r"would have [\d,]+ parameters, which take [\d,.]+ [TPE]iB to learn, and"):
         train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), num_actors=num_actors, **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+class HeldEnv(gymnasium.Env):
+    """Cannot be pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            gymnasium.make("CartPole-v1"),
+            r"an environment itself; give 'CartPole-v1', or lambda: gymnasium.make\('CartPole-v1'\)",
+        ),
+        (gymnasium.spec("CartPole-v1"), "EnvSpec; give 'CartPole-v1', or lambda: "),
+        (HeldEnv(), r"an environment itself; give a function that makes one, as lambda: MyEnv\(size=3\)"),
+        (3, "int; give a function"),
+    ],
+)
+def test_an_environment_that_is_no_function_is_refused_with_what_to_give(given, told):
+    expected = "env: expected an id, or a function that makes an environment each time it is called, got"
+    with pytest.raises(InvalidInput, match=f"{expected} {told}"):
+        TrainConfig.default("dqn", given)

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import optax
 import strange_envs
 
 from drivetrain.cli.eval import evaluate
@@ -89,6 +90,20 @@ def test_however_many_episodes_are_played_they_are_the_first_of_the_final_evalua
     assert returns == pytest.approx(played(policy, seeds))
     assert tuple(returns[:2]) == result.returns
     assert [episode.total_reward for episode in policy.evaluate(1)] == returns[:1]
+
+
+@pytest.mark.whole
+def test_a_policy_acts_without_the_optimizer_that_it_was_learned_with(tmp_path, capsys):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), optimizer=lambda rate: optax.adamw(rate), **SMALL)
+    config = (tmp_path / "config.json").read_text()
+    policy = load_policy(tmp_path)
+    assert len(policy.evaluate(1)) == 1
+    assert policy.config.to_json() == config
+    assert main(["eval", str(tmp_path), "--episodes", "1"]) == 0
+    for again in ({"optimizer": optax.adamw}, {"optimizer": "optax:adamw"}):
+        assert load_policy(tmp_path, **again).num_steps == policy.num_steps
+    with pytest.raises(InvalidInput, match=r"optimizer of this run was given from Python: .*<lambda>.*give it again"):
+        resume(tmp_path, total_steps=100)
 
 
 @pytest.mark.whole

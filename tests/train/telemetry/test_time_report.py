@@ -224,8 +224,9 @@ def test_a_run_that_went_on_with_processes_or_without_is_told_as_both():
 @pytest.mark.parametrize(
     ("operation", "remedy"),
     [
-        ("backpropagation", "a smaller network, fewer and larger batches, or several learners may."),
-        ("checkpoint", "fewer checkpoints (--checkpoint-interval-s), or ones without the replay may."),
+        ("backpropagation", "; a smaller network, fewer and larger batches, or several learners may."),
+        ("checkpoint", "; fewer checkpoints (--checkpoint-interval-s), or ones without the replay may."),
+        ("garbage collection", "."),
     ],
 )
 def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
@@ -233,18 +234,20 @@ def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
     totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, threads),))
     _, most, advice = time_report.words(totals)
     assert most == f"Of its time most is {operation} (100% of what it did)."
-    assert advice == f"More actors would not help; {remedy}"
+    assert advice == f"More actors would not help{remedy}"
 
 
 @pytest.mark.parametrize(
     ("operation", "phase", "advice"),
     [
-        ("simulation", "", "Actors, processes of their own, would share that (--num-actors)."),
-        ("checkpoint", "", "Fewer checkpoints (--checkpoint-interval-s), or ones without the replay may help."),
+        ("simulation", "", " Actors, processes of their own, would share that (--num-actors)."),
+        ("checkpoint", "", " Fewer checkpoints (--checkpoint-interval-s), or ones without the replay may help."),
+        ("metrics", "", " Rows less often (--log-interval-steps) may help."),
+        ("other", "", ""),
         (
             "simulation",
             "evaluation",
-            "Evaluations less often (--eval-interval-steps), or of fewer episodes (--eval-episodes, "
+            " Evaluations less often (--eval-interval-steps), or of fewer episodes (--eval-episodes, "
             "--final-eval-episodes) may help.",
         ),
     ],
@@ -252,7 +255,7 @@ def test_what_may_help_is_about_what_the_learner_does_most(operation, remedy):
 def test_what_may_help_one_process_is_about_what_it_does_most(operation, phase, advice):
     totals = Totals(sessions=(({"begin_ns": 0, "end_ns": 10**9}, (waiting("run", 0.0, operation, phase),)),))
     (sentence,) = time_report.words(totals)
-    assert sentence.endswith(f"(100% of what it did). {advice}")
+    assert sentence.endswith(f"(100% of what it did).{advice}")
 
 
 @pytest.mark.release

@@ -143,8 +143,33 @@ def _script_by_value() -> Generator[None]:
 
 
 def named(setting: str, value: Any) -> str:
-    """A name as it is, or an object as Given."""
-    return value if isinstance(value, str) else Given(setting, value)
+    """A name as it is, or an object as Given.
+
+    Raises:
+        InvalidInput: It cannot be pickled, or is an environment's and makes none.
+    """
+    if isinstance(value, str):
+        return value
+    if setting == "env":
+        _require_maker(value)
+    return Given(setting, value)
+
+
+def _require_maker(value: Any) -> None:
+    """Refuse what makes no environment, as an environment itself, before it turns out that many cannot be pickled."""
+    if callable(value):
+        return
+    is_one = hasattr(value, "reset") and hasattr(value, "step")
+    env_id = getattr(getattr(value, "spec", value), "id", None)  # of Gymnasium's environments, and of its EnvSpec
+    remedy = (
+        f"give {env_id!r}, or lambda: gymnasium.make({env_id!r})"
+        if isinstance(env_id, str)
+        else "give a function that makes one, as lambda: MyEnv(size=3)"
+    )
+    raise InvalidInput(
+        "env: expected an id, or a function that makes an environment each time it is called, got "
+        f"{'an environment itself' if is_one else type(value).__name__}; {remedy}"
+    )
 
 
 def load_object(setting: str, name: str) -> Any:

@@ -136,7 +136,7 @@ def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) 
 def _maker(env_id: str) -> Callable[[], Any] | None:
     """The function that makes it, where it is given or its module has one of that name."""
     if isinstance(env_id, Given):
-        return _callable(env_id.value, "an id, or a function")
+        return env_id.value
     module, colon, name = env_id.partition(":")
     if not colon or is_simulator(env_id):
         return None
@@ -148,15 +148,10 @@ def _maker(env_id: str) -> Callable[[], Any] | None:
         return found if callable(found) else None
     if found is None:
         raise ValueError(f"the module {module} has no function or class {name}, and registers no id of that name")
-    return _callable(found, f"{name} of the module {module} to be a function")
-
-
-def _callable(value: Any, expected: str) -> Callable[[], Any]:
-    """What makes environments; refuses what does not."""
-    if callable(value):
-        return value
-    got = "an environment itself" if isinstance(value, gymnasium.Env) else type(value).__name__
-    raise TypeError(f"expected {expected} that makes an environment each time it is called, got {got}")
+    raise TypeError(
+        f"expected {name} of the module {module} to be a function that makes an environment each time it is called, "
+        f"got {'an environment itself' if isinstance(found, gymnasium.Env) else type(found).__name__}"
+    )
 
 
 def _wrapped(env: _AnyEnv, settings: EnvironmentConfig, *, training: bool) -> _AnyEnv:

@@ -17,6 +17,8 @@ from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.replay import simd_level
 from drivetrain.replay.arguments import require_int
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.given import was_object
+from drivetrain.train.config.saved import read_settings
 from drivetrain.train.environments.environment import Environment, interface_of
 from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite, require_finite
 from drivetrain.train.environments.making import make
@@ -28,6 +30,19 @@ from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
 from drivetrain.train.run_dir.saving import require_as_learned
 from drivetrain.train.runs.video import checked_video, written_video
+
+
+def settings_to_act(run_dir: Path, again: Mapping[str, Any]) -> TrainConfig:
+    """A run's settings, for whoever plays its policy: an optimizer that was an object need not be given again.
+
+    Raises:
+        FileFormatError: Its config.json is absent or damaged.
+        InvalidInput: Its environment or torso was an object, and is not given again; or what is given is none of these.
+    """
+    file = run_dir / "config.json"
+    optimizer = read_settings(file).get("agent", {}).get("optimizer")
+    mentioned = {"optimizer": optimizer} if was_object(optimizer) and again.get("optimizer") is None else {}
+    return TrainConfig.load(file, **{**again, **mentioned})
 
 
 class TrainedPolicy:
@@ -48,7 +63,7 @@ class TrainedPolicy:
             raise InvalidInput(f"which: expected one of {', '.join(get_args(Which))}, got {which!r}")
         simd_level()  # refuses a name that is none
         require_run_dir(run_dir)
-        self.config = TrainConfig.load(run_dir / "config.json", **again)
+        self.config = settings_to_act(run_dir, again)
         self._saved = saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
         with back_here():  # environments may go elsewhere

@@ -22,8 +22,12 @@ _MUCH = 0.2
 """Share of its time from which on a process is said to wait."""
 _ACTING = ("simulation", "inference")
 _FEWER_UPDATES = "a smaller network, fewer and larger batches, or several learners"
-_REMEDIES = {"checkpoint": "fewer checkpoints (--checkpoint-interval-s), or ones without the replay"}
-"""What may help a learner that does one thing most; else fewer updates."""
+_REMEDIES = {
+    "checkpoint": "fewer checkpoints (--checkpoint-interval-s), or ones without the replay",
+    "metrics": "rows less often (--log-interval-steps)",
+    **dict.fromkeys(("starting", "other", "garbage collection", "recording")),
+}
+"""What may help a learner that does one thing most, None where no setting does; else fewer updates."""
 _EVALUATING = ", evaluation"
 """How labels of what one process did for evaluations end."""
 _FEWER_EVALUATIONS = (
@@ -83,7 +87,7 @@ def words(totals: Totals) -> list[str]:
     if SEQUENTIAL not in groups:
         return _beside(totals)
     if SUPERVISOR not in groups:
-        return [f"{_sequential(totals)} {_advice(totals)}"]
+        return [f"{_sequential(totals)}{_advice(totals)}"]
     return [f"{_sequential(totals)} That was one part of the run; the other had processes:", *_beside(totals)]
 
 
@@ -94,10 +98,11 @@ def _beside(totals: Totals) -> list[str]:
     actors, learner = waited(totals, "actors"), waited(totals, "learner")
     said = f"actors wait {actors:.0%} of their time, the learner {learner:.0%} of its"
     if actors >= _MUCH and learner < _MUCH:
+        remedy = _remedy(totals, "learner")
         return [
             f"The run waits for the learner: {said}.",
             f"Of its time most is {_most(totals, 'learner')}.",
-            f"More actors would not help; {_remedy(totals, 'learner')} may.",
+            f"More actors would not help{f'; {remedy} may' if remedy else ''}.",
         ]
     if learner >= _MUCH and actors < _MUCH:
         advice = "More actors help while there are cores for them (--num-actors), or more environments for each."
@@ -112,15 +117,15 @@ def _sequential(totals: Totals) -> str:
 
 
 def _advice(totals: Totals) -> str:
-    """For one process."""
+    """For one process; a sentence that follows another, or "" where there is none."""
     if _what(totals, SEQUENTIAL) in _ACTING:
-        return "Actors, processes of their own, would share that (--num-actors)."
+        return " Actors, processes of their own, would share that (--num-actors)."
     remedy = _remedy(totals, SEQUENTIAL)
-    return f"{remedy[0].upper()}{remedy[1:]} may help."
+    return f" {remedy[0].upper()}{remedy[1:]} may help." if remedy else ""
 
 
-def _remedy(totals: Totals, group: str) -> str:
-    """What may help a group that learns."""
+def _remedy(totals: Totals, group: str) -> str | None:
+    """What may help a group that learns; None: nothing that could be set."""
     what = _what(totals, group)
     return _FEWER_EVALUATIONS if what.endswith(_EVALUATING) else _REMEDIES.get(what, _FEWER_UPDATES)
 
