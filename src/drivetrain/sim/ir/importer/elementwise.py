@@ -77,14 +77,6 @@ def _convert(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     return at.builder.convert(x, dtype)
 
 
-@handles("bitcast_convert_type")
-def _bitcast(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    (x,), dtype = inputs[0], np.dtype(eqn.params["new_dtype"])
-    if np.dtype(x.dtype).itemsize != dtype.itemsize:
-        raise at.unsupported("a change of width by bitcast", "use shifts")
-    return at.builder.emit("bitcast", (x,), x.shape, dtype.name)
-
-
 @handles("copy", "copy_p", "stop_gradient", "optimization_barrier", "random_clone", "device_put")
 def _identity(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     return inputs

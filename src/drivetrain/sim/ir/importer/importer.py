@@ -45,10 +45,6 @@ ADVICE = {
     "eigh": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
     "reduce_window": "write it with slices and sums",
-    "reduce_window_max": "write it with slices and jnp.maximum",
-    "reduce_window_min": "write it with slices and jnp.minimum",
-    "reduce_window_sum": "write it with slices and sums",
-    "cumlogsumexp": "write it as a jax.lax.scan of jnp.logaddexp",
 }
 CALLS = frozenset({
     "jit", "pjit", "closed_call", "core_call", "core_closed_call", "call", "remat", "remat2", "checkpoint",
