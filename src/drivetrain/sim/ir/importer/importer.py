@@ -98,6 +98,11 @@ def values_like(var: Any) -> list[Value]:
     return [Value(tuple(var.aval.shape), held_as(var.aval.dtype))]
 
 
+def zeros(b: Builder, var: Any) -> Parts:
+    """In the form of a variable."""
+    return tuple(b.full(value.shape, 0, value.dtype) for value in values_like(var))
+
+
 def held_as(dtype: Any) -> str:
     """The name of the type that values of a type of JAX's have here: halves are floats (halves.py)."""
     name = np.dtype(dtype).name
@@ -202,7 +207,7 @@ class Importer:
             else:
                 self.dtype_of(var.aval)
         if eqn.outvars and not any(prod(var.aval.shape) for var in eqn.outvars):  # nothing to compute
-            return [tuple(self.builder.full(v.shape, 0, v.dtype) for v in values_like(var)) for var in eqn.outvars]
+            return [zeros(self.builder, var) for var in eqn.outvars]
         in_halves = any(map(is_half, (*eqn.invars, *eqn.outvars)))
         result = self.of_halves(handler, eqn, inputs) if in_halves else handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result
