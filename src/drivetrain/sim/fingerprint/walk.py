@@ -7,7 +7,6 @@ those attributes count that Python takes by itself (`__names__`) or whose name s
 those that code takes. What cannot be followed raises, and the environment is traced.
 """
 
-# Over 200 lines: one walk, whose steps call each other.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import dataclasses
