@@ -86,7 +86,10 @@ class Walk:
 
     def say(self, *what: Any) -> None:
         """Write down plain values."""
-        self.parts.append(repr(what))
+        try:
+            self.parts.append(repr(what))
+        except ValueError as error:  # Python writes no number of thousands of digits
+            raise Escape(f"what cannot be written down: {error}") from error
 
     def value(self, x: Any) -> None:
         """Anything."""
