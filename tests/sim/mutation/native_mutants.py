@@ -49,7 +49,7 @@ GENERATION = [
         ("combined", "[x, y]", "[x, x]"),
         ("put_into", "at.element(mask, position), within)", 'at.element(mask, position), "")'),
         ("put_into", '"" if always else at.element(mask, position), within', '"", within'),
-        ("scalar_mask", "not op.inputs[0].shape else", "op.inputs[0].shape else"),
+        ("scalar_mask", "None if mask in at.names else", "None if True else"),
         ("row_reduced", "first = 0 if", "first = 1 if"),
         ("row_reduced", "[*outer, Index({name: 1})]", "[*outer, Index()]"),
         ("row_reduced", "bool(START[kind])", "not START[kind]"),
@@ -275,7 +275,7 @@ BLENDED = "lanes that do not run a region hold anything, and what leaves it is b
 MORE_SUMS = "more sums at once than there are registers"
 OF_MODULES = {
     ("statements:put_into", "seldom if index.size >= LEAST_PUT"): ASKED,
-    ("statements:scalar_mask", "not op.inputs[0].shape else"): ASKED,
+    ("statements:scalar_mask", "None if mask in at.names else"): ASKED,
     ("plan:Plan.can_be_virtual", "len(users) != 1"): "every reader computes the elements again",
     ("plan:is_reshape", 'view.attrs["offset"] == 0 and '): "dense views of equal size have no offset",
     (

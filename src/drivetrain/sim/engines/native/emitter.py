@@ -28,7 +28,7 @@ from drivetrain.sim.engines.native.heap import Heap
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.engines.native.position import Index, Position, flat, unflat
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value
+from drivetrain.sim.ir.program import Block, Op, Value, repeated_scalar
 
 Writer = Callable[["Emitter", Op, str], None]
 """Writes one operation; the text is the name of the mask of lanes that run, empty for all."""
@@ -181,8 +181,8 @@ class Emitter:
         """The number that a value is everywhere, or None."""
         if value in self.numbers:
             return self.numbers[value]
-        op = self.maker(value)
-        return self.number_of(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else None
+        scalar = repeated_scalar(self.maker(value))
+        return None if scalar is None else self.number_of(scalar)
 
     def viewed(self, op: Op, position: Position) -> str:
         """An element of a view."""
@@ -259,8 +259,8 @@ class Emitter:
             return ""
         if op.name == "const":
             return f"{self.table(op)}[{flat(value, position)}]"
-        if op.name == "view" and not op.inputs[0].shape:
-            return self.uniform(op.inputs[0], [])
+        if scalar := repeated_scalar(op):
+            return self.uniform(scalar, [])
         if op.name not in ("add", "sub", "mul"):
             return ""
         parts = [self.uniform(part, position) for part in op.inputs]

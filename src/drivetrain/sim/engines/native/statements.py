@@ -11,7 +11,7 @@ from drivetrain.sim.engines.native.dot import write_dot
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
 from drivetrain.sim.engines.native.expressions import compared, constant, expression, vector
 from drivetrain.sim.engines.native.position import Index, Position, flat
-from drivetrain.sim.ir.program import Op, Value
+from drivetrain.sim.ir.program import Op, Value, repeated_scalar
 
 LEAST_PUT = 8
 """Elements of a put under a scalar mask that make it worth asking first whether any lane is meant."""
@@ -109,8 +109,8 @@ def scalar_mask(at: Emitter, mask: Value) -> str:
     """The name of the scalar that a mask repeats; empty if it does not repeat one."""
     if not mask.shape:
         return at.scalar(mask)
-    op = None if mask in at.names else at.maker(mask)
-    return at.scalar(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else ""
+    scalar = None if mask in at.names else repeated_scalar(at.maker(mask))
+    return "" if scalar is None else at.scalar(scalar)
 
 
 START = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
