@@ -18,7 +18,7 @@ def gated(params, obs, key):
     deep = plain
     for k in range(3):
         deep = jnp.maximum(deep @ params["deep"][k] + plain, 0.1 * plain)
-    own = jnp.outer(plain, first[:8]).T @ deep
+    own = jnp.outer(first[:8], plain) @ deep  # read across its rows: by a view
     other, three, also = gate @ params["other"], first @ params["three"], first @ params["also"]
     wide = first @ params["wide"]
     last = jnp.tanh(gate @ params["gate"] + 0.25) @ params["three"]

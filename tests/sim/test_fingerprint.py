@@ -229,6 +229,7 @@ def test_numbers_of_other_types_or_signs_and_params_are_others():
         "(TEXT or '{}').format(self)",
         "GETTER(self)",
         "FORMATTER(TEXT)",
+        "BOARD % 7",
     ],
 )
 def test_what_cannot_be_followed_has_no_fingerprint(load, body):
@@ -236,7 +237,7 @@ def test_what_cannot_be_followed_has_no_fingerprint(load, body):
         "\nimport threading, itertools\nMEMO = functools.lru_cache(lambda: 1)\nLOCK = threading.Lock()\n"
         "WORDS = {'a', 'b'}\nCALLS = itertools.count()\nOBJECTS = np.array([object()])\nabsent = library\n"
         "import operator\nTEXT = '{0.gravity}'\nGETTER = operator.attrgetter('__dict__')\n"
-        "FORMATTER = operator.methodcaller('format', Parent())\n"
+        "FORMATTER = operator.methodcaller('format', Parent())\nBOARD = 2 ** 20000\n"
     )
     env = load(ENV.replace("y = [", f"z = {body}\n        y = [") + more)
     assert fingerprint(env) is None

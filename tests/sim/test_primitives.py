@@ -31,6 +31,18 @@ def test_bounds_that_are_numbers_leave_nan_and_give_the_bounds_own_zero(bound):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_a_constant_that_is_no_number_keeps_its_sign(engine):
+    def function(k):
+        table = jnp.asarray([np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5], jnp.float32)
+        alone = jnp.where(k == 1, jnp.float32(-np.nan), jnp.where(k == 2, jnp.inf, jnp.nan))
+        return [jax.lax.bitcast_convert_type(x, jnp.int32) for x in (table[k], alone)]
+
+    numbers = np.arange(7, dtype=np.int32)
+    for x, y in zip(*(applied(function, numbers, engine=each) for each in ("xla", engine)), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
 def test_minus_infinity_to_the_power_of_a_half_is_infinity(engine):
     x = np.array([-np.inf, np.inf, -0.0, -4.0, 4.0], np.float32)
     got = applied(lambda v: v**0.5, x, engine=engine)

@@ -20,8 +20,8 @@ ODD = np.array([0, -1, -2, np.inf, -np.inf, np.nan, -0.5, 1e30], np.float32)
 NUMBERS = np.concatenate([np.linspace(-9.7, 40, NUM_ENVS - len(ODD), dtype=np.float32), ODD])
 
 
-def of_matrices(x, number):
-    """Systems of equations, triangles, factors; and the gamma function."""
+def of_matrices(x):
+    """Systems of equations, triangles, factors."""
     mass = x + 2 * jnp.eye(3)
     positive = x @ x.T + jnp.eye(3)
     return [
@@ -31,7 +31,27 @@ def of_matrices(x, number):
         jnp.linalg.cholesky(x + x.T),
         jax.scipy.linalg.solve_triangular(mass, x, unit_diagonal=True),
         jax.lax.linalg.lu(x.at[1].set(x[0]).at[:, 0].set(0))[1:],
+        jax.scipy.linalg.lu_solve(jax.scipy.linalg.lu_factor(mass[::-1]), x[2]),
+        jax.lax.linalg.lu_pivots_to_permutation(jnp.asarray([[2, 1, 3], [1, 3, 3]], jnp.int32), 5),
+    ]
+
+
+def of_numbers(number, integer):
+    """The gamma function and its derivative, running sums of exponentials, bits, and the upper halves of products."""
+    words = jnp.stack([integer, -integer, integer ^ 0x5A5A5A5A, integer * 77777])
+    kinds = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+    rows = words.astype(jnp.int16), words.astype(jnp.uint8)
+    odd = jnp.stack([number, -number, -jnp.inf, number / 2])
+    return [
         jax.lax.lgamma(number),
+        jax.lax.digamma(number),
+        jax.grad(jax.scipy.special.gammaln)(number / 3),
+        jax.lax.cumlogsumexp(odd),
+        jax.lax.cumlogsumexp(jnp.stack([odd, odd[::-1]]), axis=1, reverse=True),
+        [jax.lax.bitcast_convert_type(x, kind) for x in (number, words) for kind in kinds],
+        [jax.lax.bitcast_convert_type(rows[0].reshape(2, 2), kind) for kind in ("int8", "uint32", "float32")],
+        [jax.lax.bitcast_convert_type(rows[1][None], kind) for kind in ("int8", "uint32", "int32", "float32")],
+        [jax.lax.mulhi(words.astype(kind), words[::-1].astype(kind)) for kind in kinds],
     ]
 
 
@@ -61,6 +81,24 @@ def convolutions(x, number):
     ]
 
 
+def pools(x, number):
+    """Sums and extremes of windows with steps, gaps and edges of every kind."""
+    picture = jnp.stack([x, x * number, x - 1])  # [3, 3, 3]
+    whole = jnp.round(picture * 9).astype(jnp.int8)
+    kinds = ((jax.lax.max, -jnp.inf, -128), (jax.lax.min, jnp.inf, 127), (jax.lax.add, 0.0, 0))
+    return [
+        [
+            jax.lax.reduce_window(picture, least, function, (1, 2, 2), (1, 1, 1), "VALID"),
+            jax.lax.reduce_window(picture, least, function, (1, 3, 3), (1, 2, 2), "SAME"),
+            jax.lax.reduce_window(whole, np.int8(nothing), function, (2, 1, 2), (1, 2, 1), "SAME"),
+            jax.lax.reduce_window(
+                picture, least, function, (2, 2, 2), (1, 2, 1), ((1, 2), (0, 1), (2, 0)), (2, 1, 3), (1, 2, 2)
+            ),
+        ]
+        for function, least, nothing in kinds
+    ]
+
+
 def gamma(seed):
     """Draws that are repeated until one fits."""
     return jax.random.gamma(jax.random.key(seed), jnp.array([0.3, 4.0]))
@@ -75,7 +113,9 @@ def poisson(seed):
 @pytest.mark.parametrize(
     ("function", "batches"),
     [
-        (of_matrices, (MATRICES, NUMBERS)),
+        (of_matrices, (MATRICES,)),
+        (of_numbers, (NUMBERS, KEYS)),
+        (pools, (MATRICES, NUMBERS.clip(-3, 3))),
         (of_larger_matrices, (MATRICES,)),
         (convolutions, (MATRICES, NUMBERS.clip(-3, 3))),
         (gamma, (KEYS,)),
@@ -119,6 +159,7 @@ def test_authors_may_forbid_that_ranks_are_promoted():
     [
         (lambda x: jnp.linalg.inv(jnp.eye(65) * x), "`lu` of matrices with 65 rows: use at most 64 rows"),
         (lambda x: jax.lax.linalg.lu(x * jnp.ones((2, 3)))[0], "`lu` of matrices that are not square"),
+        (lambda x: jax.lax.reduce_window(jnp.ones(200) * x, 0.0, jax.lax.add, (129,), (1,), "SAME"), "at most 128, or"),
         (lambda x: jnp.linalg.svd(x * jnp.eye(2))[1], "`svd`: use another decomposition: cholesky, lu"),
         (lambda x: jnp.linalg.eigh(x * jnp.eye(2))[0], "`eigh`: use another decomposition: cholesky, lu"),
         (lambda x: jax.random.uniform(jax.random.key(1, impl="rbg")) * x, "keys of type key<rbg>: use threefry"),

@@ -73,9 +73,10 @@ def by_tables(x, big):
         rolled = jnp.roll((row > x) & MASKS[i], SHIFTS[i])
         beyond = jnp.where((SHIFTS[i] > 0) & ~(i % 3 == 1), jnp.maximum(i, 2), jnp.minimum(SHIFTS[i] // 3, 5))
         signs = jnp.sign(SHIFTS[i]) * 3 + i
+        chosen = jnp.where((odd == (i > 3)) & MASKS[i, 6], i, 100 * i)  # lanes' Booleans beside those of all lanes
         return (
             board ^ rolled,
-            total + row[beyond % 81] * ~i - row[signs % 81],
+            total + row[beyond % 81] * ~i - row[signs % 81] + chosen,
             odd ^ (i > 3) ^ (~MASKS[i, 5] & MASKS[i, 6]),
         )
 

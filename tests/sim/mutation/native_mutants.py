@@ -45,10 +45,11 @@ GENERATION = [
         ("put_into", "seldom if index.size >= LEAST_PUT", "seldom if index.size < 0"),
         ("put_into", "{f'sel({allowed}, {new}, {old})' if allowed else new}", "{new}"),
         ("put_into", "{allowed or 'i_(-1)'}", "i_(-1)"),
-        ("put_into", "[old, new], [None] * 2", "[old, old], [None] * 2"),
+        ("put_into", "op.out, old, new)", "op.out, old, old)"),
+        ("combined", "[x, y]", "[x, x]"),
         ("put_into", "at.element(mask, position), within)", 'at.element(mask, position), "")'),
         ("put_into", '"" if always else at.element(mask, position), within', '"", within'),
-        ("scalar_mask", "not op.inputs[0].shape else", "op.inputs[0].shape else"),
+        ("scalar_mask", "None if mask in at.names else", "None if True else"),
         ("row_reduced", "first = 0 if", "first = 1 if"),
         ("row_reduced", "[*outer, Index({name: 1})]", "[*outer, Index()]"),
         ("row_reduced", "bool(START[kind])", "not START[kind]"),
@@ -196,8 +197,8 @@ GENERATION = [
         ("Groups.__init__", "regions[0].outputs, *block.outputs}", "regions[0].outputs}"),
         ("Groups.in_place", "state not in uses", "True"),
         ("Groups.in_place", "after not in taken", "True"),
-        ("Groups.each_tile", "(first + g) * LANES", "first * LANES"),
-        ("Groups.each_tile", "t * num_envs + base", "base"),
+        ("Groups.each_tile.__wrapped__", "(first + g) * LANES", "first * LANES"),
+        ("Groups.each_tile.__wrapped__", "t * num_envs + base", "base"),
         ("Groups.look_up", ", places)", ", i_(0))"),
         ("Groups.moving", "self.arrays.get(value) != self.arrays[target]", "False"),
         ("Groups.load", "base * 2 + {k}", "base * 2"),
@@ -274,7 +275,7 @@ BLENDED = "lanes that do not run a region hold anything, and what leaves it is b
 MORE_SUMS = "more sums at once than there are registers"
 OF_MODULES = {
     ("statements:put_into", "seldom if index.size >= LEAST_PUT"): ASKED,
-    ("statements:scalar_mask", "not op.inputs[0].shape else"): ASKED,
+    ("statements:scalar_mask", "None if mask in at.names else"): ASKED,
     ("plan:Plan.can_be_virtual", "len(users) != 1"): "every reader computes the elements again",
     ("plan:is_reshape", 'view.attrs["offset"] == 0 and '): "dense views of equal size have no offset",
     (

@@ -120,13 +120,8 @@ def piece_of(run: Sequence[Op], constants: dict[Value, Op], needed: set[Value]) 
 
 def can_be_graph(op: Op) -> bool:
     """Whether an operation has no loop that ends by value, and none that is too long to be written out."""
-    return all(inner.name != "while" for inner in (op, *inside(op))) and written_out(op) <= MOST_UNROLLED
-
-
-def inside(op: Op) -> Iterator[Op]:
-    """The operations of all regions."""
-    for region in op.regions:
-        yield from region.walk()
+    every = Block((), (op,), ()).walk()
+    return all(inner.name != "while" for inner in every) and written_out(op) <= MOST_UNROLLED
 
 
 def written_out(op: Op) -> int:

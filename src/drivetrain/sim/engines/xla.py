@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from drivetrain.core.errors import CompileError
 from drivetrain.sim.api import RolloutState, Runner, Settings, Tree
@@ -67,10 +68,8 @@ def check_calls_back(program: Any, name: str) -> None:
                 f'{source_line(eqn) or name}: engine "xla" steps all environments at once, and `{called}` as it '
                 f"is cannot: {remedy}, or compute it in JAX"
             )
-        for value in given.values():
-            for inner in value if isinstance(value, tuple | list) else [value]:
-                if hasattr(inner, "eqns"):
-                    check_calls_back(inner, name)
+        for inner in jaxprs_in_params(given):
+            check_calls_back(inner, name)
 
 
 def is_like(x: Any, form: Any) -> bool:

@@ -7,7 +7,6 @@ those attributes count that Python takes by itself (`__names__`) or whose name s
 those that code takes. What cannot be followed raises, and the environment is traced.
 """
 
-# Over 200 lines: one walk, whose steps call each other.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import dataclasses
@@ -87,7 +86,10 @@ class Walk:
 
     def say(self, *what: Any) -> None:
         """Write down plain values."""
-        self.parts.append(repr(what))
+        try:
+            self.parts.append(repr(what))
+        except ValueError as error:  # Python writes no number of thousands of digits
+            raise Escape(f"what cannot be written down: {error}") from error
 
     def value(self, x: Any) -> None:
         """Anything."""

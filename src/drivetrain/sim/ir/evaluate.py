@@ -44,11 +44,7 @@ def run(op: Op, known: Known) -> Sequence[Array]:
         return threefry(*inputs)
     if op.name == "sort":
         return sort(op, inputs)
-    result = MOVEMENT[op.name](op, inputs) if op.name in MOVEMENT else FUNCTIONS[op.name](*inputs)
-    if op.name == "convert":
-        result = convert(inputs[0], op.out.dtype)
-    elif op.name == "bitcast":
-        result = np.ascontiguousarray(inputs[0]).view(op.out.dtype)
+    result = OF_OPS[op.name](op, inputs) if op.name in OF_OPS else FUNCTIONS[op.name](*inputs)
     return [np.asarray(result).astype(op.out.dtype, copy=False)]
 
 
@@ -173,11 +169,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "shr_logical": lambda x, n: shift(x, n, "shr_logical"),
     "shr_arithmetic": lambda x, n: shift(x, n, "shr_arithmetic"),
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal, "select": np.where, "convert": lambda x: x, "bitcast": lambda x: x,
+    "ge": np.greater_equal, "select": np.where,
 }  # fmt: skip
 
 
-# ---- data movement and reductions ------------------------------------------------------------------------
+# ---- data movement, reductions, conversions: what hangs on attributes and types ------------------------------
 
 
 def rows(x: Array) -> Array:
@@ -252,8 +248,10 @@ def pick(inputs: Sequence[Array]) -> Array:
     return np.stack(choices, -1)[np.arange(len(index)), index.astype(np.int64)]
 
 
-MOVEMENT: dict[str, Callable[[Op, Sequence[Array]], Any]] = {
+OF_OPS: dict[str, Callable[[Op, Sequence[Array]], Any]] = {
     "const": lambda op, _: op.attrs["value"][None],
+    "convert": lambda op, x: convert(x[0], op.out.dtype),
+    "bitcast": lambda op, x: np.ascontiguousarray(x[0]).view(op.out.dtype),
     "view": lambda op, x: rows(x[0])[:, affine_positions(op.out.shape, op.attrs["offset"], op.attrs["strides"])],
     "concat": lambda op, x: concat(x, op.attrs["axis"]),
     "stack": stack,

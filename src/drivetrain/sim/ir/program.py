@@ -83,6 +83,11 @@ def hashable(value: Any) -> Hashable:
     return (value.dtype.str, value.shape, value.tobytes()) if hasattr(value, "tobytes") else value
 
 
+def repeated_scalar(op: Op | None) -> Value | None:
+    """The scalar that an operation repeats in an array; None where it is another operation, or none."""
+    return op.inputs[0] if op is not None and op.name == "view" and not op.inputs[0].shape else None
+
+
 def outer_uses(block: Block) -> set[Value]:
     """Values of surrounding blocks that this one uses."""
     used: set[Value] = set(block.outputs)

@@ -28,7 +28,7 @@ from drivetrain.sim.engines.native.heap import Heap
 from drivetrain.sim.engines.native.plan import Plan, dimension_map, is_reshape
 from drivetrain.sim.engines.native.position import Index, Position, flat, unflat
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value
+from drivetrain.sim.ir.program import Block, Op, Value, repeated_scalar
 
 Writer = Callable[["Emitter", Op, str], None]
 """Writes one operation; the text is the name of the mask of lanes that run, empty for all."""
@@ -169,12 +169,8 @@ class Emitter:
         assert op is not None, f"{value} has neither memory nor maker"
         if op.name == "const":
             return self.fixed(op, flat(value, position))
-        if op.name == "view":
-            return self.viewed(op, position)
-        if op.name == "take":
-            return self.let(value.dtype, self.taken(op, position))
-        inputs = [self.element(part, position) for part in op.inputs]
-        return self.let(value.dtype, expression(op, inputs, [self.number_of(part) for part in op.inputs]))
+        text = self.computed(op, position)
+        return text if op.name == "view" else self.let(value.dtype, text)
 
     def fixed(self, op: Op, index: Index) -> str:
         """An element of a constant array."""
@@ -185,8 +181,8 @@ class Emitter:
         """The number that a value is everywhere, or None."""
         if value in self.numbers:
             return self.numbers[value]
-        op = self.maker(value)
-        return self.number_of(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else None
+        scalar = repeated_scalar(self.maker(value))
+        return None if scalar is None else self.number_of(scalar)
 
     def viewed(self, op: Op, position: Position) -> str:
         """An element of a view."""
@@ -263,8 +259,8 @@ class Emitter:
             return ""
         if op.name == "const":
             return f"{self.table(op)}[{flat(value, position)}]"
-        if op.name == "view" and not op.inputs[0].shape:
-            return self.uniform(op.inputs[0], [])
+        if scalar := repeated_scalar(op):
+            return self.uniform(scalar, [])
         if op.name not in ("add", "sub", "mul"):
             return ""
         parts = [self.uniform(part, position) for part in op.inputs]
@@ -348,16 +344,9 @@ class Emitter:
             self.writers[op.name](self, op, mask)
         elif op.out.shape:
             self.give_memory(op.out)
-        elif op.name in ELEMENTWISE:
-            inputs = [self.scalar(value) for value in op.inputs]
-            numbers = [self.number_of(value) for value in op.inputs]
-            self.names[op.out] = self.let(op.out.dtype, expression(op, inputs, numbers))
-        elif op.name == "view":
-            self.names[op.out] = self.let(op.out.dtype, self.viewed(op, []))
-        elif op.name == "take":
-            self.names[op.out] = self.let(op.out.dtype, self.taken(op, []))
         else:
-            raise AssertionError(f"no way to write {op.name}")
+            assert op.name in ELEMENTWISE or op.name in ("view", "take"), f"no way to write {op.name}"
+            self.names[op.out] = self.let(op.out.dtype, self.computed(op, []))
 
     def memory_for_inputs(self, op: Op) -> None:
         """Arrays that are read at computed places, or across their dimensions, lie in memory."""
@@ -371,16 +360,11 @@ class Emitter:
 
     def fill(self, value: Value, name: str) -> None:
         """Compute every element of an array into memory, by one loop where a flat index is enough."""
-        if value in self.shared:
-            with self.loops([value.size]) as (index,):
-                self.line(f"{name}[{index}] = {shared_at(self.shared[value], value.dtype, str(index))};")
-            return
         op = self.maker(value)
-        assert op is not None, f"{value} has no maker"
-        if op.name == "const":
-            with self.loops([value.size]) as (index,):
-                self.line(f"{name}[{index}] = {self.fixed(op, index)};")
+        if value in self.shared or (op is not None and op.name == "const"):
+            self.copy(value, name)
             return
+        assert op is not None, f"{value} has no maker"
         inputs = op.inputs[1:] if op.name == "take" else op.inputs
         if op.name != "view" and all(self.plan.is_flat(part, self.names) for part in inputs):
             with self.loops([value.size]) as (index,):
@@ -399,7 +383,7 @@ class Emitter:
         return expression(op, inputs, [self.number_of(part) for part in op.inputs])
 
     def copy(self, value: Value, name: str) -> None:
-        """Copy an array in memory to other memory."""
+        """Copy an array to memory, element by element where it lies."""
         with self.loops([value.size]) as (index,):
             self.line(f"{name}[{index}] = {self.element(value, index)};")
 

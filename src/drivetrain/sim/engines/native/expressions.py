@@ -38,11 +38,11 @@ def repeated(array: Any) -> Any:
 
 
 def float_text(number: Any) -> str:
-    """A float32 as C++ writes it, to the bit."""
+    """A float32 as C++ writes it, to the bit; of NaN the sign alone."""
     value = float(np.float32(number))
     if np.isfinite(value):
         return f"{value.hex()}f"
-    return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+    return f"{'-' if np.signbit(value) else ''}{'NAN' if np.isnan(value) else 'INFINITY'}"
 
 
 def signed(number: int) -> str:

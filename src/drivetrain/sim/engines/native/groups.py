@@ -88,18 +88,15 @@ class Groups:
                 self.arrays[after] = self.arrays[state]
                 taken.add(after)
 
-    def each_tile(self, row: bool = False) -> list[str]:
-        """What opens a loop over the tiles."""
-        lines = [
-            "const int64_t base = (first + g) * LANES;",
-            "const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;",
-        ]
-        return [*lines, "const int64_t row = t * num_envs + base;"] if row else lines
-
-    def open_lines(self, lines: Sequence[str]) -> None:
-        """Some lines."""
-        for line in lines:
-            self.at.line(line)
+    @contextmanager
+    def each_tile(self, row: bool = False) -> Any:
+        """A loop over the tiles, each with its first environment, how many it has, and its row in a record."""
+        with self.at.braces("for (int g = 0; g < num_tiles; ++g)"):
+            self.at.line("const int64_t base = (first + g) * LANES;")
+            self.at.line("const int n = num_envs - base < LANES ? (int)(num_envs - base) : LANES;")
+            if row:
+                self.at.line("const int64_t row = t * num_envs + base;")
+            yield
 
     def read(self, values: Collection[Value]) -> None:
         """Declare values of this tile that lie in the group's arrays."""
@@ -144,8 +141,7 @@ class Groups:
     def load(self) -> None:
         """Keys, state and done of every tile."""
         at = self.at
-        with at.braces("for (int g = 0; g < num_tiles; ++g)"):
-            self.open_lines(self.each_tile())
+        with self.each_tile():
             for k, value in enumerate(self.given.keys):
                 words = f"(const uint32_t*)p[{self.layout.keys_at}] + base * 2 + {k}"
                 at.line(f"{self.arrays[value]}[g] = load<vu>({words}, 2, n);")
@@ -160,17 +156,16 @@ class Groups:
         at.line("const bool is_last = t + 1 == num_steps;")
         at.line("int32_t listed[GROUP * LANES + 1];")
         at.line("int num_listed = 0;")
-        with at.braces("for (int g = 0; g < num_tiles; ++g)"):
+        with self.each_tile(row=True):
             self.before()
         with at.braces("for (int c = 0; c < num_listed; c += LANES)"):
             self.branch()
-        with at.braces("for (int g = 0; g < num_tiles; ++g)"):
+        with self.each_tile(row=True):
             self.after()
 
     def before(self) -> None:
         """Of one tile: what does not need the branch, and what holds where it is not taken."""
         at, branch, needed = self.at, self.split.branch, self.split.needed
-        self.open_lines(self.each_tile(row=True))
         self.read((*self.given.keys, *self.given.kept))
         load_pieces(at, self.layout.actions, self.given.actions, self.layout.actions_at, "row", "x")
         pairs = [(value, value) for value in self.carried]
@@ -208,7 +203,6 @@ class Groups:
     def after(self) -> None:
         """Of one tile: what needs the branch, records, and the state."""
         at, outputs, split = self.at, self.block.outputs, self.split
-        self.open_lines(self.each_tile(row=True))
         records, pairs = outputs[len(self.given.kept) :], self.moving(self.given.kept, outputs[: len(self.given.kept)])
         self.read({*used_by(split.after), *outputs})
         self.operations(split.after)
@@ -220,8 +214,7 @@ class Groups:
     def store(self) -> None:
         """State and done of every tile."""
         at = self.at
-        with at.braces("for (int g = 0; g < num_tiles; ++g)"):
-            self.open_lines(self.each_tile())
+        with self.each_tile():
             self.read(self.given.kept)
             store_pieces(at, self.layout.state, self.given.state, self.layout.state_out_at, "base")
             store_pieces(at, [self.given.done], [self.given.done], self.layout.done_out_at, "base")

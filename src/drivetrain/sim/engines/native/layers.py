@@ -138,7 +138,8 @@ class Together:
         at, products = self.at, self.products[op]
         for first, count in blocks(at, op.out.size, self.num_columns):
             places = [first + Index(start=k) for k in range(count)]
-            sums = [sums_of(at, self.tiles, x, [(y, place) for place in places]) for x, y in inputs(products)]
+            operands = [(dot.inputs[0], [(dot.inputs[1], place) for place in places]) for dot in products]
+            sums = [sums_of(at, self.tiles, x, columns) for x, columns in operands]
             self.end(op, names, places, {q: [each[q] for each in sums] for q in range(len(self.tiles))})
 
     def end(
@@ -206,11 +207,6 @@ class Together:
         """Where an array lies in each tile."""
         for tile, name in zip(self.tiles, names, strict=True):
             tile.names[value] = name
-
-
-def inputs(products: Sequence[Op]) -> list[tuple[Value, Value]]:
-    """Vector and matrix of each product."""
-    return [(op.inputs[0], op.inputs[1]) for op in products]
 
 
 def end_of(plan: Plan, product: Op) -> Op | None:

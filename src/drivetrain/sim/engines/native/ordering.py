@@ -134,7 +134,7 @@ def pieces_of(ops: Sequence[Op], num_tiles: int) -> list[Piece]:
                     pieces.append(Piece(op=op, tile=tile, part=part, cycles=cycles, cost=cost, needs=needs))
                     needs = [len(pieces) - 1]
             else:
-                cycles, cost = latency(op, {}), COSTS.get(op.name, 1)
+                cycles, cost = latency(op), COSTS.get(op.name, 1)
                 pieces.append(Piece(op=op, tile=tile, cycles=cycles, cost=cost, needs=needs))
             made.update(dict.fromkeys(((value, tile) for value in op.outputs), len(pieces) - 1))
     return pieces

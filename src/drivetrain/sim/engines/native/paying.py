@@ -13,7 +13,7 @@ Pairs share what they read of weights, and one tile computes where the other wai
 long to compile, which is nothing for a short step, and much for a long one that hardly multiplies.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from drivetrain.sim.engines.native.layout import Inputs
 from drivetrain.sim.engines.native.split import Split
@@ -97,11 +97,11 @@ def longest_chain(ops: Sequence[Op], kept: Sequence[Value]) -> float:
     for op in ops:
         start = max((ready[value] for value in inputs_of(op) if value in ready), default=None)
         if start is not None:
-            ready |= dict.fromkeys(op.outputs, start + latency(op, ready))
+            ready |= dict.fromkeys(op.outputs, start + latency(op))
     return max(ready.values())
 
 
-def latency(op: Op, ready: Mapping[Value, float]) -> float:
+def latency(op: Op) -> float:
     """Cycles from an operation's inputs to its results; a branch is as if it were not taken."""
     if op.name in LATENCIES:
         return LATENCIES[op.name]

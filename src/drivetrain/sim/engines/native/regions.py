@@ -9,7 +9,7 @@ from drivetrain.sim.engines.native.expressions import vector
 from drivetrain.sim.engines.native.statements import put_into
 from drivetrain.sim.ir.passes.predicated_put import puts_below
 from drivetrain.sim.ir.passes.sinking import users_of
-from drivetrain.sim.ir.program import Block, Op, Value
+from drivetrain.sim.ir.program import Block, Op, Value, repeated_scalar
 
 
 class Built(NamedTuple):
@@ -98,7 +98,7 @@ def built_of_constants(at: Emitter, then: Block) -> dict[int, Built]:
         op = makers.get(value) or at.maker(value)
         if not value.shape or op is None:
             return not value.shape
-        return op.name == "const" or (op.name == "view" and not op.inputs[0].shape)
+        return op.name == "const" or repeated_scalar(op) is not None
 
     found: dict[int, Built] = {}
     for k, value in enumerate(then.outputs):

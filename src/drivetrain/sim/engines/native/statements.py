@@ -11,7 +11,7 @@ from drivetrain.sim.engines.native.dot import write_dot
 from drivetrain.sim.engines.native.emitter import Emitter, Writer, owned_here
 from drivetrain.sim.engines.native.expressions import compared, constant, expression, vector
 from drivetrain.sim.engines.native.position import Index, Position, flat
-from drivetrain.sim.ir.program import Op, Value
+from drivetrain.sim.ir.program import Op, Value, repeated_scalar
 
 LEAST_PUT = 8
 """Elements of a put under a scalar mask that make it worth asking first whether any lane is meant."""
@@ -97,9 +97,7 @@ def put_into(at: Emitter, name: str, op: Op, within: str = "") -> None:
         place = uniform or at.element(index, position)
         old = f"{name}[{place}]" if uniform else f"gather({name}, {place})"
         if op.attrs["kind"] != "set":
-            new = at.let(
-                op.out.dtype, expression(Op(op.attrs["kind"], (op.out, op.out), (op.out,)), [old, new], [None] * 2)
-            )
+            new = at.let(op.out.dtype, combined(op.attrs["kind"], op.out, old, new))
         allowed = " & ".join(filter(None, ("" if always else at.element(mask, position), within)))
         if uniform:
             at.line(f"{name}[{place}] = {f'sel({allowed}, {new}, {old})' if allowed else new};")
@@ -111,12 +109,17 @@ def scalar_mask(at: Emitter, mask: Value) -> str:
     """The name of the scalar that a mask repeats; empty if it does not repeat one."""
     if not mask.shape:
         return at.scalar(mask)
-    op = None if mask in at.names else at.maker(mask)
-    return at.scalar(op.inputs[0]) if op is not None and op.name == "view" and not op.inputs[0].shape else ""
+    scalar = None if mask in at.names else repeated_scalar(at.maker(mask))
+    return "" if scalar is None else at.scalar(scalar)
 
 
 START = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
 STEP = {"sum": "add", "prod": "mul"}
+
+
+def combined(kind: str, like: Value, x: str, y: str) -> str:
+    """Two elements of an array like this one as one, as C++."""
+    return expression(Op(STEP.get(kind, kind), (like, like), (like,)), [x, y], [None, None])
 
 
 def _reduce(at: Emitter, op: Op, _: str) -> None:
@@ -146,8 +149,7 @@ def row_reduced(at: Emitter, op: Op, outer: Sequence[Index]) -> str:
     undecided = {"or": f"~{total}", "and": total}.get(kind, "") if dtype == "bool" else ""
     with row(at, first, x.shape[-1], undecided) as name:
         each = at.element(x, [*outer, Index({name: 1})])
-        step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
-        at.line(f"{total} = {expression(step, [total, each], [None, None])};")
+        at.line(f"{total} = {combined(kind, op.out, total, each)};")
     return total
 
 
@@ -187,7 +189,6 @@ def _cumulate(at: Emitter, op: Op, _: str) -> None:
     (x,) = op.inputs
     kind: str = op.attrs["kind"]
     name, row = at.buffer(op.out), op.out.shape[-1]
-    step = Op(STEP.get(kind, kind), (op.out, op.out), (op.out,))
     with at.loops(op.out.shape[:-1]) as outer:
         first = flat(op.out, [*outer, Index()])
         at.line(f"{name}[{first}] = {at.element(x, [*outer, Index()])};")
@@ -196,7 +197,7 @@ def _cumulate(at: Emitter, op: Op, _: str) -> None:
             here = [*outer, Index({i: 1})]
             place = flat(op.out, here)
             each = at.element(x, here)
-            at.line(f"{name}[{place}] = {expression(step, [f'{name}[{place} - 1]', each], [None, None])};")
+            at.line(f"{name}[{place}] = {combined(kind, op.out, f'{name}[{place} - 1]', each)};")
     at.names[op.out] = name
 
 

@@ -90,7 +90,6 @@ def combined(kind: str, dtype: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 STEPS = {"sum": "add", "prod": "mul"}
-NEUTRAL = {"sum": 0, "prod": 1, "and": -1, "or": 0, "xor": 0}
 
 
 def reduce(op: Op, inputs: Inputs) -> Tensor:
@@ -100,8 +99,6 @@ def reduce(op: Op, inputs: Inputs) -> Tensor:
     if kind in ("argmax", "argmin"):
         values = ordered(x, dtype)
         return (values.argmax(-1) if kind == "argmax" else values.argmin(-1)).to(torch.int32)
-    if x.shape[-1] == 0:
-        return torch.full(x.shape[:-1], NEUTRAL[kind], dtype=x.dtype)
     if dtype == "float32" and kind in ("sum", "prod"):
         return x.sum(-1) if kind == "sum" else x.prod(-1)
     while x.shape[-1] > 1:

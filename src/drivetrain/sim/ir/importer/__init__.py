@@ -4,8 +4,18 @@ Written against JAX 0.10 and 0.11, without its private modules. `importer.py` wa
 primitives holds the handlers, which are known as soon as they are imported here.
 """
 
-from drivetrain.sim.ir.importer import control, elementwise, indexing, keys, movement, reductions, written_out
+from drivetrain.sim.ir.importer import (
+    control,
+    elementwise,
+    functions,
+    indexing,
+    keys,
+    movement,
+    reductions,
+    windows,
+    written_out,
+)
 from drivetrain.sim.ir.importer.importer import import_jaxpr, is_key
 
-__all__ = ["control", "elementwise", "import_jaxpr", "indexing", "is_key", "keys", "movement", "reductions",
-           "written_out"]  # fmt: skip
+__all__ = ["control", "elementwise", "functions", "import_jaxpr", "indexing", "is_key", "keys", "movement",
+           "reductions", "windows", "written_out"]  # fmt: skip

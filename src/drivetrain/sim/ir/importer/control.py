@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drivetrain.sim.ir.build import Builder
-from drivetrain.sim.ir.importer.importer import Importer, Parts, flat, handles, held_as, is_key, like
+from drivetrain.sim.ir.importer.importer import Importer, Parts, flat, handles, like, zeros
 from drivetrain.sim.ir.program import Block, Value
 
 
@@ -112,8 +112,7 @@ def _scan(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     num_consts, num_carry = scan_counts(params)
     first, second = num_consts, num_consts + num_carry
     consts, carried, scanned = inputs[:first], inputs[first:second], inputs[second:]
-    collected = [var.aval for var in eqn.outvars[num_carry:]]
-    stacks = flat([tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like_aval(a)) for a in collected])
+    stacks = flat([zeros(at.builder, var) for var in eqn.outvars[num_carry:]])
     if params["length"] == 0:
         return [*carried, *like(eqn.outvars[num_carry:], stacks)]
     inner = Importer(Builder(at.builder.where), at.name)
@@ -141,11 +140,6 @@ def scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
         return params["num_consts"], params["num_carry"]
     consts, carried, _ = params["ft_in"].unpack()
     return len(consts), len(carried)
-
-
-def values_like_aval(aval: Any) -> list[Value]:
-    """As `values_like`, of a type."""
-    return [Value(tuple(aval.shape), "uint32")] * 2 if is_key(aval) else [Value(tuple(aval.shape), held_as(aval.dtype))]
 
 
 def row_positions(b: Builder, row: Value, shape: Sequence[int]) -> Value:

@@ -15,16 +15,11 @@ from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.importer.importer import Importer, Parts, handles, held_as
 from drivetrain.sim.ir.program import Value
 
-SAME = {
-    "neg": "neg", "abs": "abs", "sign": "sign", "not": "not", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt",
-    "rsqrt": "rsqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "log": "log", "log1p": "log1p", "expm1": "expm1",
-    "tanh": "tanh", "logistic": "logistic", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
-    "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh",
-    "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erf_inv": "erf_inv", "is_finite": "is_finite",
-    "population_count": "popcount", "clz": "clz", "add": "add", "add_any": "add", "sub": "sub", "mul": "mul",
-    "div": "div", "rem": "rem", "max": "max", "min": "min", "pow": "pow", "atan2": "atan2", "nextafter": "nextafter",
-    "and": "and", "or": "or", "xor": "xor", "shift_left": "shl", "shift_right_logical": "shr_logical",
+RENAMED = {
+    "add_any": "add", "population_count": "popcount", "shift_left": "shl", "shift_right_logical": "shr_logical",
 }  # fmt: skip
+SAME = {name: name for name in ops.UNARY | ops.ARITHMETIC} | RENAMED
+"""What a primitive is here; most have JAX's names."""
 
 
 @handles(*SAME)
@@ -75,14 +70,6 @@ def _convert(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     if dtype == "bool" and x.dtype != "bool":
         return at.builder.elementwise("ne", x, at.builder.full(x.shape, 0, x.dtype))
     return at.builder.convert(x, dtype)
-
-
-@handles("bitcast_convert_type")
-def _bitcast(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    (x,), dtype = inputs[0], np.dtype(eqn.params["new_dtype"])
-    if np.dtype(x.dtype).itemsize != dtype.itemsize:
-        raise at.unsupported("a change of width by bitcast", "use shifts")
-    return at.builder.emit("bitcast", (x,), x.shape, dtype.name)
 
 
 @handles("copy", "copy_p", "stop_gradient", "optimization_barrier", "random_clone", "device_put")

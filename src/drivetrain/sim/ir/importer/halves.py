@@ -2,6 +2,7 @@
 
 A sum, difference, product, quotient or root of two such numbers in float32, rounded once more, is the correctly rounded
 one (Figueroa 1995: 24 bits are at least 2 * 11 + 2). Sums over arrays are refused: when XLA rounds there is its own.
+On processors with float16 of their own (AVX512-FP16) XLA rounds a product and what is added to it once, not twice.
 XLA divides by a constant as it multiplies with its rounded inverse, a unit of the last place off; that is done here for
 numbers that stand in the program, not for those that are first taken from a table.
 """

@@ -45,10 +45,6 @@ ADVICE = {
     "eigh": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
     "reduce_window": "write it with slices and sums",
-    "reduce_window_max": "write it with slices and jnp.maximum",
-    "reduce_window_min": "write it with slices and jnp.minimum",
-    "reduce_window_sum": "write it with slices and sums",
-    "cumlogsumexp": "write it as a jax.lax.scan of jnp.logaddexp",
 }
 CALLS = frozenset({
     "jit", "pjit", "closed_call", "core_call", "core_closed_call", "call", "remat", "remat2", "checkpoint",
@@ -100,6 +96,11 @@ def values_like(var: Any) -> list[Value]:
     if is_key(var.aval):
         return [Value(tuple(var.aval.shape), "uint32") for _ in range(2)]
     return [Value(tuple(var.aval.shape), held_as(var.aval.dtype))]
+
+
+def zeros(b: Builder, var: Any) -> Parts:
+    """In the form of a variable."""
+    return tuple(b.full(value.shape, 0, value.dtype) for value in values_like(var))
 
 
 def held_as(dtype: Any) -> str:
@@ -206,7 +207,7 @@ class Importer:
             else:
                 self.dtype_of(var.aval)
         if eqn.outvars and not any(prod(var.aval.shape) for var in eqn.outvars):  # nothing to compute
-            return [tuple(self.builder.full(v.shape, 0, v.dtype) for v in values_like(var)) for var in eqn.outvars]
+            return [zeros(self.builder, var) for var in eqn.outvars]
         in_halves = any(map(is_half, (*eqn.invars, *eqn.outvars)))
         result = self.of_halves(handler, eqn, inputs) if in_halves else handler(self, eqn, inputs)
         results = [(result,)] if isinstance(result, Value) else result

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from drivetrain.sim.ir.build import Builder, row_major
-from drivetrain.sim.ir.importer.importer import HANDLERS, Importer, Parts, handles, values_like
+from drivetrain.sim.ir.importer.importer import HANDLERS, Importer, Parts, handles, zeros
 from drivetrain.sim.ir.program import Value
 
 
@@ -107,4 +107,4 @@ def _iota(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
 @handles("empty", "empty2")
 def _empty(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     """Whatever is there, as a derivative leaves it of a branch that is not taken: zeros, as XLA has on CPUs."""
-    return [tuple(at.builder.full(v.shape, 0, v.dtype) for v in values_like(eqn.outvars[0]))]
+    return [zeros(at.builder, eqn.outvars[0])]

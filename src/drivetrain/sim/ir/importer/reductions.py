@@ -31,40 +31,42 @@ def _argument(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     return at.builder.convert(index, np.dtype(eqn.params["index_dtype"]).name)
 
 
+def orders(num_axes: int, axis: int) -> tuple[list[int], list[int]]:
+    """Of dimensions: with one of them last, and back from there."""
+    order = [*(k for k in range(num_axes) if k != axis), axis]
+    return order, [order.index(k) for k in range(num_axes)]
+
+
 @handles("cumsum", "cumprod", "cummax", "cummin")
 def _cumulate(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    (x,), axis, b = inputs[0], eqn.params["axis"], at.builder
-    order = [*(k for k in range(len(x.shape)) if k != axis), axis]
-    rows = b.transpose(x, order)
+    (x,), b = inputs[0], at.builder
+    order, back = orders(len(x.shape), eqn.params["axis"])
     turn = [len(order) - 1] if eqn.params["reverse"] else []
-    rows = b.reverse(rows, turn)
+    rows = b.reverse(b.transpose(x, order), turn)
     done = b.reverse(b.emit("cumulate", (rows,), rows.shape, x.dtype, kind=eqn.primitive.name[3:]), turn)
-    return b.transpose(done, [order.index(k) for k in range(len(order))])
+    return b.transpose(done, back)
 
 
 @handles("sort")
 def _sort(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    axis, b = eqn.params["dimension"], at.builder
-    values = [value for (value,) in inputs]
-    order = [*(k for k in range(len(values[0].shape)) if k != axis), axis]
-    rows = [b.transpose(x, order) for x in values]
+    b = at.builder
+    order, back = orders(len(inputs[0][0].shape), eqn.params["dimension"])
+    rows = [b.transpose(x, order) for (x,) in inputs]
     sorted_rows = b.emit_regions("sort", rows, rows, (), num_keys=eqn.params["num_keys"])
-    return [(b.transpose(x, [order.index(k) for k in range(len(order))]),) for x in sorted_rows]
+    return [(b.transpose(x, back),) for x in sorted_rows]
 
 
 @handles("top_k")
 def _top_k(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     """The first k of a stable sort from the largest on, in IEEE's total order."""
     (x,), b = inputs[0], at.builder
-    k, axis = eqn.params["k"], eqn.params.get("axis", -1) % len(x.shape)
-    order = [*(n for n in range(len(x.shape)) if n != axis), axis]
+    order, back = orders(len(x.shape), eqn.params.get("axis", -1) % len(x.shape))
     rows = b.transpose(x, order)
     falling = b.elementwise("not", ordered_bits(b, rows) if x.dtype == "float32" else rows)
     columns = [falling, rows, b.iota(rows.shape, len(order) - 1, "int32")]
     _, values, index = b.emit_regions("sort", columns, columns, (), num_keys=1)
-    size = [*rows.shape[:-1], k]
+    size = [*rows.shape[:-1], eqn.params["k"]]
     first = [b.slice(each, [0] * len(size), size, [1] * len(size)) for each in (values, index)]
-    back = [order.index(n) for n in range(len(order))]
     return [(b.transpose(each, back),) for each in first]
 
 

@@ -1,7 +1,7 @@
 """Primitives that are programs in JAX here: they are traced where they stand, and no engine knows of them.
 
-What XLA gives, up to rounding: the logarithm of the gamma function by the formula of XLA's own expansion, draws from
-gamma distributions by JAX's own program, and what is asked of small matrices, a step of elimination after the other.
+What XLA gives, up to rounding: draws from gamma distributions by JAX's own program, and what is asked of small
+matrices, a step of elimination after the other.
 """
 
 # JAX is typed in part.
@@ -9,8 +9,6 @@ gamma distributions by JAX's own program, and what is asked of small matrices, a
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
 import functools
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,18 +17,8 @@ import jax.numpy as jnp
 
 from drivetrain.sim.ir.importer.importer import Importer, Parts, handles
 
-LANCZOS = (
-    676.520368121885098567009190444019, -1259.13921672240287047156078755283, 771.3234287776530788486528258894,
-    -176.61502916214059906584551354, 12.507343278686904814458936853, -0.13857109526572011689554707,
-    9.984369578019570859563e-6, 1.50563273514931155834e-7,
-)  # fmt: skip
-"""Of Lanczos's sum for g = 7, after the first, which is 1."""
-HALF_PAST = 7.5
-"""g + 1/2."""
 MOST_ROWS = 64
 """Of matrices that are written out: a step of elimination for each, whose arrays are loops where they are large."""
-MOST_PLACES = 128
-"""Of a convolution's window."""
 
 
 def written(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
@@ -47,34 +35,15 @@ def _random_gamma(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts
     return written(at, eqn, inputs, functools.partial(eqn.primitive.impl, **eqn.params))
 
 
-@handles("lgamma")
-def _lgamma(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    return written(at, eqn, inputs, log_gamma)
-
-
-def log_gamma(x: jax.Array) -> jax.Array:
-    """Log |gamma(x)|: Lanczos's approximation, and the reflection formula below 1/2."""
-    reflected = x < 0.5
-    z = jnp.where(reflected, -x, x - 1)
-    total = jnp.ones_like(x)
-    for k, factor in enumerate(LANCZOS):
-        total = total + factor / (z + (k + 1))
-    t = HALF_PAST + z
-    log_t = math.log(HALF_PAST) + jnp.log1p(z / HALF_PAST)
-    above = (z + 0.5 - t / log_t) * log_t + (0.5 * math.log(2 * math.pi) + jnp.log(total))
-    part = abs(x) - jnp.floor(abs(x))
-    log_sine = jnp.log(jnp.sin(math.pi * jnp.where(part > 0.5, 1 - part, part)))
-    below = jnp.where(jnp.isfinite(log_sine), math.log(math.pi) - log_sine - above, -log_sine)
-    return jnp.where(jnp.isinf(x), jnp.inf, jnp.where(reflected, below, above))
-
-
-def small(at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any]) -> Sequence[Parts]:
-    """A function of one or more small matrices, for each of an array of them."""
+def small(
+    at: Importer, eqn: Any, inputs: list[Parts], function: Callable[..., Any], num_axes: int = 2
+) -> Sequence[Parts]:
+    """A function of one or more small matrices, or what tells of their rows, for each of an array of them."""
     shape = eqn.invars[0].aval.shape
     if shape[-1] > MOST_ROWS:
         what = f"the primitive `{eqn.primitive.name}` of matrices with {shape[-1]} rows"
         raise at.unsupported(what, f"use at most {MOST_ROWS} rows")
-    for _ in shape[:-2]:
+    for _ in shape[:-num_axes]:
         function = jax.vmap(function)
     return written(at, eqn, inputs, function)
 
@@ -121,6 +90,21 @@ def lu(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     return x, jnp.stack(exchanged), order
 
 
+@handles("lu_pivots_to_permutation")
+def _lu_pivots_to_permutation(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
+    function = functools.partial(permutation, size=eqn.params["permutation_size"])
+    return small(at, eqn, inputs, function, num_axes=1)
+
+
+def permutation(exchanged: jax.Array, size: int) -> jax.Array:
+    """The order of rows after each was exchanged with another, one after the other."""
+    order = jnp.arange(size, dtype=exchanged.dtype)
+    for k in range(exchanged.shape[0]):
+        other = exchanged[k]
+        order = order.at[k].set(order[other]).at[other].set(order[k])
+    return order
+
+
 @handles("triangular_solve")
 def _triangular_solve(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
     given = eqn.params
@@ -145,46 +129,3 @@ def triangular_solve(
         b = b[rest] - a[rest, mine][:, None] * rows[i]
         a = a[rest, rest]
     return jnp.stack([rows[i] for i in range(num)])
-
-
-@handles("conv_general_dilated")
-def _convolution(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[Parts]:
-    window = [eqn.invars[1].aval.shape[k] for k in eqn.params["dimension_numbers"].rhs_spec[2:]]
-    if math.prod(window) > MOST_PLACES:
-        what = f"a convolution with a window of {math.prod(window)} elements"
-        raise at.unsupported(what, f"use one of at most {MOST_PLACES}, or write it with slices and sums")
-    if eqn.params["batch_group_count"] != 1:
-        raise at.unsupported("a convolution with groups of its batch", "use feature_group_count")
-    dtype = eqn.outvars[0].aval.dtype
-    return written(at, eqn, inputs, functools.partial(convolution, given=eqn.params, dtype=dtype))
-
-
-def convolution(x: jax.Array, weights: jax.Array, given: dict[str, Any], dtype: Any) -> jax.Array:
-    """For each place of the window, in order, the elements that meet it times its weights; the sum of all."""
-    spec, groups = given["dimension_numbers"], given["feature_group_count"]
-    x = x.transpose(spec.lhs_spec).astype(dtype)
-    weights = weights.transpose(spec.rhs_spec).astype(dtype)
-    around = [(low, high, by - 1) for (low, high), by in zip(given["padding"], given["lhs_dilation"], strict=True)]
-    x = jax.lax.pad(x, jnp.zeros((), dtype), [(0, 0, 0), (0, 0, 0), *around])
-    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
-    shape = sizes_of(x.shape[3:], weights.shape[2:], given)
-    weights = weights.reshape(groups, -1, *weights.shape[1:])
-    total: Any = None
-    for place in itertools.product(*map(range, weights.shape[3:])):
-        starts = [k * by for k, by in zip(place, given["rhs_dilation"], strict=True)]
-        steps = given["window_strides"]
-        ends = [start + (size - 1) * step + 1 for start, size, step in zip(starts, shape, steps, strict=True)]
-        part = jax.lax.slice(x, [0, 0, 0, *starts], [*x.shape[:3], *ends], [1, 1, 1, *steps])
-        for channel in range(x.shape[2]):
-            factors = weights[(slice(None), slice(None), channel, *place)]
-            factors = factors.reshape(1, *factors.shape, *(1 for _ in shape))
-            product = part[:, :, None, channel] * factors
-            total = product if total is None else total + product
-    whole = total.reshape(total.shape[0], -1, *shape)
-    return whole.transpose([spec.out_spec.index(k) for k in range(len(spec.out_spec))])
-
-
-def sizes_of(sizes: Sequence[int], window: Sequence[int], given: dict[str, Any]) -> list[int]:
-    """How often a window fits along each dimension."""
-    reach = [(k - 1) * by + 1 for k, by in zip(window, given["rhs_dilation"], strict=True)]
-    return [(n - far) // step + 1 for n, far, step in zip(sizes, reach, given["window_strides"], strict=True)]

@@ -19,13 +19,11 @@ def scoped(block: Block, seen: dict[Hashable, tuple[Value, ...]], renamed: dict[
     for op in block.ops:
         regions = [scoped(region, seen, renamed) for region in op.regions]
         new = rebuilt(op, renamed, regions)
-        key = None if op.regions else signature(new)
-        if key is not None and key in seen:
-            renamed.update(zip(op.outputs, seen[key], strict=True))
-            continue
-        if key is not None:
-            seen[key] = op.outputs
-        ops.append(new)
+        first = op.outputs if op.regions else seen.setdefault(signature(new), op.outputs)
+        if first is op.outputs:
+            ops.append(new)
+        else:
+            renamed.update(zip(op.outputs, first, strict=True))
     return remade(block, ops, renamed)
 
 

@@ -12,7 +12,7 @@ from drivetrain.sim.ir.build import Builder, row_major
 from drivetrain.sim.ir.evaluate import affine_positions, evaluate
 from drivetrain.sim.ir.ops import ELEMENTWISE
 from drivetrain.sim.ir.passes.renaming import renamed_op
-from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt, remade
+from drivetrain.sim.ir.program import Block, Op, Value, hashable, rebuilt, remade, repeated_scalar
 
 MOST_ELEMENTS = 4096
 FOLDED = ELEMENTWISE | {"view", "concat", "stack", "take", "pick", "put", "reduce", "cumulate", "sort", "dot"}
@@ -89,10 +89,7 @@ class Folder:
 
     def uniform(self, value: Value) -> Any:
         """The number that every element of a value is, or None."""
-        maker = self.makers.get(value)
-        if maker is not None and maker.name == "view" and not maker.inputs[0].shape:
-            value = maker.inputs[0]
-        array = self.constants.get(value)
+        array = self.constants.get(repeated_scalar(self.makers.get(value)) or value)
         if array is None or array.size == 0:
             return None
         first = array.reshape(-1)[0]

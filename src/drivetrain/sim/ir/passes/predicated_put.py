@@ -7,7 +7,7 @@ whole grid twice. Afterwards the put changes one element in place. Puts upon put
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
 from drivetrain.sim.ir.passes.sinking import users_of
-from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
+from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade, repeated_scalar
 
 
 def predicate_puts(block: Block) -> Block:
@@ -38,9 +38,7 @@ def predicate_puts(block: Block) -> Block:
 
 def scalar_condition(makers: dict[Value, Op], select: Op) -> Value | None:
     """The scalar that decides a select of arrays."""
-    maker = makers.get(select.inputs[0])
-    is_repeated = maker is not None and maker.name == "view" and not maker.inputs[0].shape
-    return maker.inputs[0] if is_repeated and maker is not None and select.out.shape else None
+    return repeated_scalar(makers.get(select.inputs[0])) if select.out.shape else None
 
 
 def puts_down_to(makers: dict[Value, Op], users: dict[Value, list[Op | None]], top: Value, bottom: Value) -> list[Op]:

@@ -14,7 +14,7 @@ from collections import defaultdict
 
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.passes.renaming import renamed_block, renamed_op
-from drivetrain.sim.ir.program import Block, Op, Value, outer_uses
+from drivetrain.sim.ir.program import Block, Op, Value, outer_uses, repeated_scalar
 
 COSTS = {"threefry": 120, "view": 1, "const": 0, "pick": 10, "take": 20, "sort": 400, "for": 200, "while": 400,
          "sin": 30, "cos": 30, "exp": 20, "log": 20, "pow": 50, "tanh": 40, "erf_inv": 60, "dot": 64}  # fmt: skip
@@ -38,7 +38,7 @@ def sink(block: Block) -> Block:
 def candidates(block: Block, only: Value | None) -> list[tuple[Value, set[Op], list[Op]]]:
     """Conditions with the operations that could move under them and the selects by them; all, or of one."""
     by_condition: dict[Value, list[Op]] = defaultdict(list)
-    scalar_of = {op.out: op.inputs[0] for op in block.ops if op.name == "view" and not op.inputs[0].shape}
+    scalar_of = {op.out: scalar for op in block.ops if (scalar := repeated_scalar(op))}
     for op in block.ops:
         if op.name == "select":
             condition = scalar_of.get(op.inputs[0], op.inputs[0])

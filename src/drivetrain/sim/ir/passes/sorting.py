@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from drivetrain.sim.ir.build import Builder
 from drivetrain.sim.ir.evaluate import affine_positions
+from drivetrain.sim.ir.passes.dead_code import uses_of
 from drivetrain.sim.ir.program import Block, Op, Value, map_regions, remade
 
 NARROW = ("bool", "int8", "int16", "uint8", "uint16")
@@ -44,9 +45,7 @@ def untie(block: Block) -> Block:
     """The block with sorts in which all rows differ, or equal ones are the same; in regions too."""
     builder = Builder()
     makers = {value: op for op in block.ops for value in op.outputs}
-    used = {*block.outputs}
-    for op in block.walk():
-        used |= {*op.inputs, *(value for region in op.regions for value in region.outputs)}
+    used = uses_of(block)
     for old in block.ops:
         builder.where, op = old.where, map_regions(old, untie)
         if op.name != "sort" or op.outputs[0].shape[-1] < 2 or is_of_numbers(op):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from drivetrain.sim.ir.ops import ELEMENTWISE
-from drivetrain.sim.ir.program import Block, Op, Value
+from drivetrain.sim.ir.program import Block, Op, Value, repeated_scalar
 
 LEAST_WIDE = 16
 """Elements from which a product stays an array."""
@@ -31,7 +31,7 @@ def wide_values(block: Block, shared: Iterable[Value] = ()) -> set[Value]:
         for value in op.inputs:
             users[value].append(op)
     for op in reversed(block.ops):
-        if op.name == "const" or (op.name == "view" and not op.inputs[0].shape):
+        if op.name == "const" or repeated_scalar(op):
             readers = users[op.outputs[0]]
             if readers and op.out.shape and all(len(r.outputs) == 1 and r.out in wide for r in readers):
                 wide.add(op.out)
