@@ -2,6 +2,7 @@
 
 import datetime
 import functools
+import gc
 import itertools
 import logging
 import random
@@ -76,6 +77,21 @@ def test_a_length_of_time_and_a_clock_that_only_a_log_reads_are_none_of_the_step
         return datetime.timedelta(seconds=3).total_seconds()
 
     sim.check_env(paid(logged), num_steps=1)
+
+
+def test_a_clock_that_is_read_whenever_garbage_is_collected_is_none_of_the_steps():
+    def timed(phase, info):
+        time.perf_counter()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(timed)
+    gc.set_threshold(1)
+    try:
+        sim.check_env(paid(lambda env: 0.0), num_steps=1)
+        assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(timed)
+        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("draws", [np.random.default_rng, lambda: np.random, lambda: random])

@@ -80,12 +80,15 @@ def watched(clocks: list[str]) -> Yields[None]:
             name = f"{called.__self__.__name__}.{called.__name__}"
             clocks.append(f"{name}, a clock ({frame.f_code.co_filename}:{frame.f_lineno})")
 
-    others = sys.getprofile()
+    others, is_collecting = sys.getprofile(), gc.isenabled()
+    gc.disable()  # whose callbacks, as hypothesis has one, read clocks in the midst of a trace
     sys.setprofile(watch)
     try:
         yield
     finally:
         sys.setprofile(others)
+        if is_collecting:
+            gc.enable()
 
 
 def is_clock(called: Any) -> bool:
