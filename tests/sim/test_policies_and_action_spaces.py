@@ -90,3 +90,23 @@ def test_networks_refuse_actions_whose_probabilities_they_do_not_have(make, head
     told = f"env: expected discrete actions, or one array of real ones, got {got}, .* Taken gives; .*of your own"
     with pytest.raises(InvalidInput, match=told):
         make(env, head=head)
+
+
+@pytest.mark.parametrize(
+    ("space", "policy", "told"),
+    [
+        (
+            Box(-1.0, 1.0, (2,)),
+            sim.policies.constant([0.5, -0.25]),
+            r"Taken, float32\[2\], got \['float32\[\]', 'float32\[\]'\]; give one array, as by jnp.stack, or \(action",
+        ),
+        (
+            Parts(Discrete(2), Discrete(3)),
+            sim.policies.constant(np.int32(1)),
+            r"Taken, \('int32\[\]', 'int32\[\]'\), got int32\[\]; give all of its parts",
+        ),
+    ],
+)
+def test_an_action_of_another_structure_is_told_by_types_and_shapes(space, policy, told):
+    with pytest.raises(CompileError, match=f"policy: expected an action like those of {told}"):
+        sim.compile(Taken(space), 2, 2, policy=policy, policy_params=policy.init(jax.random.key(0)))

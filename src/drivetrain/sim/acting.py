@@ -149,9 +149,12 @@ def check_acts(name: str, space: Tree, action: Tree, extras: dict[str, Any], rec
         InvalidInput: Something is to be recorded that nobody gives.
     """
     if jax.tree.structure(action) != jax.tree.structure(space):
+        expected, got = (str(jax.tree.map(describe, tree)) for tree in (space, action))
+        is_one = jax.tree.structure(space) == jax.tree.structure(0)
+        remedy = "one array, as by jnp.stack" if is_one else "all of its parts"
         raise CompileError(
-            f"policy: expected an action like those of {name}, {jax.tree.structure(space)}, got "
-            f"{jax.tree.structure(action)}; give (action, extras) where there is more"
+            f"policy: expected an action like those of {name}, {expected}, got {got}; give {remedy}, or "
+            "(action, extras) where there is more"
         )
     for x, y in zip(jax.tree.leaves(space), jax.tree.leaves(action), strict=True):
         if (x.shape, x.dtype) != (y.shape, y.dtype):
