@@ -21,6 +21,7 @@ from typing import Any, cast
 import jax.core
 import numpy as np
 
+from drivetrain.core.garbage import uncollected
 from drivetrain.sim.api import Environment
 from drivetrain.sim.fingerprint import traced_for
 from drivetrain.sim.fingerprint.trusted import ROOTS, root
@@ -80,15 +81,13 @@ def watched(clocks: list[str]) -> Yields[None]:
             name = f"{called.__self__.__name__}.{called.__name__}"
             clocks.append(f"{name}, a clock ({frame.f_code.co_filename}:{frame.f_lineno})")
 
-    others, is_collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # whose callbacks, as hypothesis has one, read clocks in the midst of a trace
-    sys.setprofile(watch)
-    try:
-        yield
-    finally:
-        sys.setprofile(others)
-        if is_collecting:
-            gc.enable()
+    others = sys.getprofile()
+    with uncollected():  # by callbacks of which, as hypothesis has one, clocks are read in the midst of a trace
+        sys.setprofile(watch)
+        try:
+            yield
+        finally:
+            sys.setprofile(others)
 
 
 def is_clock(called: Any) -> bool:
