@@ -17,7 +17,7 @@ from drivetrain.scope.calibration.device_calls import DeviceCalls
 from drivetrain.scope.intervals import Intervals, Ints
 from drivetrain.scope.states import IDLE, State, StateSpace
 from drivetrain.scope.timeline import Timeline, timeline
-from drivetrain.scope.trace.events import SILENT, THREAD_END, Trace
+from drivetrain.scope.trace.events import Trace
 from drivetrain.scope.trace.gpu import CUPTI, OVERHEAD, GpuTrace
 
 
@@ -150,9 +150,7 @@ class Devices:
         unended = [
             thread.process
             for thread in self.trace.threads
-            if thread.tid == self.trace.processes[thread.process].pid
-            and thread.num_events
-            and (thread.kind[-1] != THREAD_END or thread.value[-1] == SILENT)
+            if thread.tid == self.trace.processes[thread.process].pid and thread.num_events and not thread.has_ended
         ]
         is_recorded = bool(self.trace.about.get("end_ns")) and self.gpu.source == CUPTI
         return [self.trace.process_names[number] for number in unended if number in used and is_recorded]

@@ -72,6 +72,11 @@ class Thread:
         """All of them, steps included."""
         return len(self.time_ns)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it said so."""
+        return bool(self.num_events) and self.kind[-1] == THREAD_END and self.value[-1] != SILENT
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:

@@ -162,10 +162,6 @@ def _until(end_ns: int, events: NDArray[Any]) -> NDArray[Any]:
     return cut
 
 
-def _has_ended(thread: Thread) -> bool:
-    return bool(thread.num_events and thread.kind[-1] == THREAD_END)
-
-
 def _lived(about: dict[str, Any], processes: tuple[Process, ...], threads: tuple[Thread, ...]) -> dict[int, _Lived]:
     """Until when each process did. Known of one whose first thread has said that it ended, and of the program that
     `drivetrain profile` has started if a signal ended it; else it may have become anything by os.exec.
@@ -173,7 +169,7 @@ def _lived(about: dict[str, Any], processes: tuple[Process, ...], threads: tuple
     found: dict[int, _Lived] = {}
     for thread in threads:
         so_far = found.get(thread.process, _Lived(0, False))
-        says_so = thread.tid == processes[thread.process].pid and _has_ended(thread)
+        says_so = thread.tid == processes[thread.process].pid and thread.has_ended
         found[thread.process] = _Lived(max(int(thread.time_ns[-1]), so_far.until_ns), so_far.is_known or says_so)
     program = max((number for number in found if processes[number].pid == about.get("program")), default=-1)
     if program >= 0 and not found[program].is_known and about["exit_code"] < 0:
@@ -188,7 +184,7 @@ def _while_processes_lived(threads: tuple[Thread, ...], lived: Mapping[int, _Liv
 
     def whole(thread: Thread) -> Thread:
         until_ns = lived[thread.process].until_ns
-        if _has_ended(thread) or thread.num_dropped or thread.time_ns[-1] == until_ns:
+        if thread.has_ended or thread.num_dropped or thread.time_ns[-1] == until_ns:
             return thread
         return replace(
             thread,
@@ -276,7 +272,7 @@ def _notes(
             "a thread is shown as idle from where its first event was dropped."
         )
     # A thread for whose events there was no room could not say so, and why is told above.
-    silent = {thread.process for thread in threads if not thread.num_dropped and not _has_ended(thread)}
+    silent = {thread.process for thread in threads if not thread.num_dropped and not thread.has_ended}
     names = [name for n, name in enumerate(names_of(processes)) if n in silent and not lived[n].is_known]
     if names and "end_ns" in about:
         notes.append(
