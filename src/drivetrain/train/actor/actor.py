@@ -195,11 +195,23 @@ def make_actor(
 
         return FusedActor(config, interface, vector, make_writer, path, beat, rest)
     policy = make_policy(config, interface, vector) if encoders is None else encoders.policy(config, interface, vector)
-    if not config.run.deterministic:
+    part, goal_seed = None, 0
+    if config.run.deterministic:
+        count = config.envs_per_actor
+        part = None if episodes is None else episodes.part(index * count, count)
+        exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
+    else:
         exploration = Together(config, interface, path)
         goal_seed = int(stream(config.run.seed, "goals", *path).integers(2**31))
-        return Actor(config, interface, policy, make_writer, exploration, None, encoders, beat, rest, goal_seed)
-    count = config.envs_per_actor
-    part = None if episodes is None else episodes.part(index * count, count)
-    exploration = Apart(config, interface, index, num_steps // config.num_envs, part or Episodes(count))
-    return Actor(config, interface, policy, make_writer, exploration, part, encoders, beat, rest)
+    return Actor(
+        config,
+        interface,
+        policy,
+        make_writer,
+        exploration,
+        episodes=part,
+        encoders=encoders,
+        beat=beat,
+        rest=rest,
+        goal_seed=goal_seed,
+    )
