@@ -125,10 +125,9 @@ def carry_out(options: Options, sides: Sequence[Side], origin: Origin) -> int:
         label = f"{case.name:<22} seed {seed:<3} {side.name:<15}"
         try:
             learned = run_side(side, case, seed)
-            if not all(map(math.isfinite, (*learned.returns, *(mean for _, mean in learned.curve)))):
-                raise RunError(
-                    f"{side.name}: expected finite returns, got {learned.returns[0]}: its policy has diverged"
-                )
+            said = (*learned.returns, *(mean for _, mean in learned.curve))
+            if strange := [number for number in said if not math.isfinite(number)]:
+                raise RunError(f"{side.name}: expected finite returns, got {strange[0]}: its policy has diverged")
         except RunError as error:
             failed += 1
             print(f"{label} failed: {error}", flush=True)
