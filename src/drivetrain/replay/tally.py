@@ -123,9 +123,15 @@ class Tally:
         """Return what was granted and not committed; call it from `decide`, too."""
         self._give_back(side, index, 0)
 
-    def commit(self, side: Side, index: int, amount: int) -> Counts:
-        """Note what was done; the counts after that."""
+    def commit(self, side: Side, index: int, amount: int, *, unless_stopping: bool = False) -> Counts | None:
+        """Note what was done; the counts after that.
+
+        None, and nothing is noted, `unless_stopping` and everybody was told to end: whoever sees that they were, and
+        reads the counts under the lock, has read the last ones.
+        """
         with self._mutex:
+            if unless_stopping and self.stopping:
+                return None
             self._lines[side][index, _COMMITTED] += amount
             return self.counts()
 

@@ -285,3 +285,14 @@ def test_stop_wakes_everybody_who_waits(spawn):
     assert waiting.exitcode == 0
     assert ledger.wait_for_updates() == 0
     ledger.close()
+
+
+def test_steps_that_are_done_after_a_stop_are_counted_nowhere():
+    ledger = Ledger.create(make_rules(), 2)
+    grants = [ledger.acquire(actor, 5) for actor in (0, 1)]
+    assert ledger.commit(0, grants[0].num_steps)
+    ledger.stop()
+    assert ledger.settled().committed == 5
+    assert not ledger.commit(1, grants[1].num_steps)
+    assert ledger.settled() == (10, 5, 0)
+    ledger.close()

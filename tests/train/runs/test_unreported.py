@@ -185,6 +185,30 @@ def test_episodes_before_an_interruption_are_in_the_first_row_after_it(tmp_path,
 
 
 @pytest.mark.whole
+def test_steps_that_an_actor_is_at_as_a_run_is_stopped_count_no_more_and_all_episodes_before_do(tmp_path):
+    flag = tmp_path / "flag"
+
+    class Slow(FiveSteps):
+        def step(self, action):
+            time.sleep(0.7 if self._flag.exists() else 0.002)
+            return super().step(action)
+
+    def interrupt(event):
+        if event.kind == "evaluation":
+            flag.touch()
+            time.sleep(0.1)  # the actor is at a step that ends when the checkpoint is written
+            raise Mistake
+
+    settings = {**SMALL, "envs_per_actor": 1, "log_interval_steps": 1_000, "eval_interval_steps": 70}
+    settings |= {"num_actors": 1, "total_steps": 1_000, "run_dir": str(tmp_path / "run")}
+    with pytest.raises(Mistake):
+        train("dqn", lambda: Slow(flag), callbacks=[interrupt], **settings)
+    reached = load_checkpoint(tmp_path / "run")[1]["num_steps"]
+    assert 70 <= reached < 1_000
+    assert Unreported.kept(tmp_path / "run", reached).num_episodes == reached // 5
+
+
+@pytest.mark.whole
 def test_episodes_of_a_rollout_that_the_end_of_a_run_of_processes_has_cut_are_not_counted(tmp_path):
     def make():
         return FiveSteps(tmp_path / "flag", step_s=0.002)

@@ -126,15 +126,18 @@ class Ledger:
         grant = self._tally.wait(Side.PRODUCERS, decide)
         return grant if grant and grant.num_steps else None
 
-    def commit(self, actor: int, num_steps: int) -> None:
-        """Report that granted steps are in the replay."""
-        counts = self._tally.commit(Side.PRODUCERS, actor, num_steps)
+    def commit(self, actor: int, num_steps: int) -> bool:
+        """Report that granted steps are in the replay; False: the run stops, and whoever goes on takes them again."""
+        counts = self._tally.commit(Side.PRODUCERS, actor, num_steps, unless_stopping=True)
+        if counts is None:
+            return False
         if not self._marks[_FIRST_STEP]:
             self._marks[_FIRST_STEP] = time.monotonic_ns()
         if self.rules.by_rounds or self._takeable(counts) > 0:
             self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
             self._wake_all()
+        return True
 
     def give_back(self, actor: int) -> int:
         """Return what a dead actor was granted and did not commit; how many steps that was."""
@@ -219,6 +222,12 @@ class Ledger:
     def counts(self) -> Counts:
         """The numbers now; consistent with each other only at rest."""
         return Counts(*self._tally.counts()[:3])
+
+    def settled(self) -> Counts:
+        """The numbers at one instant; of a run that stops the steps are those that it ends with."""
+        counts = self._tally.wait(Side.CONSUMERS, lambda counts: counts)
+        assert counts is not None
+        return Counts(*counts[:3])
 
     @property
     def updates(self) -> int:

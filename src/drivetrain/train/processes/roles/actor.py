@@ -41,7 +41,8 @@ def run(assignment: Assignment, reports: Reports) -> None:
         lag = max(0, ledger.updates - weights.num_updates)  # weights are published before their updates are counted
         if board is not None and actor.moments is not None:
             board.publish(assignment.index, actor.moments.table)
-        commit(assignment.index, num_steps)
+        if not commit(assignment.index, num_steps):  # likewise
+            break
         news.add(lag, episodes)
     news.tell()
     ledger.note_work(assignment.index)  # environments may hang when they are closed, too

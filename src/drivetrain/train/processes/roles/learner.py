@@ -165,7 +165,7 @@ class Learning:
 
     def _catch_up(self) -> None:
         self._observe()
-        self._num_steps = self._ledger.counts().committed
+        self._num_steps = self._ledger.settled().committed
 
     def _begin(self, count: int) -> None:
         self._learner.begin(self._experience, count, self._num_steps / self._config.run.total_steps)
