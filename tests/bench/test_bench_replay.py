@@ -192,7 +192,7 @@ def test_peers_that_are_not_installed_are_listed_with_their_remedy(tiny, monkeyp
     ("words", "message"),
     [
         (["--only", "nothing"], "--only 'nothing' is in the name of no group of cases: obs 4"),
-        (["--rounds", "-1"], "--rounds: expected at least 0, got -1"),
+        (["--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["--json", "no/such/folder/a.json"], "folder does not exist"),
     ],
 )

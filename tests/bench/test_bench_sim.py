@@ -241,7 +241,7 @@ def test_plans_cover_every_environment_of_gymnax_and_quick_ones_little():
     ("words", "message"),
     [
         (["--only", "nothing there"], "is in the name of no case: of [0-9]+ some are CartPole, nothing recorded"),
-        (["--rounds", "-1"], "--rounds: expected at least 0, got -1"),
+        (["--rounds", "0"], "--rounds: expected at least 1, got 0"),
         (["--full-equality", "--quick"], "--full-equality: expected neither --quick nor --paper"),
         (["--json", "no/such/folder/a.json"], "folder does not exist"),
     ],

@@ -17,10 +17,9 @@ pytest.importorskip("jax", reason="needs the train extra")
 import strange_envs
 from whole_run import ONE_ACTOR
 
-from drivetrain.cli.eval import evaluate
 from drivetrain.core.seeding import stream
 from drivetrain.train import evaluate as evaluation
-from drivetrain.train import train
+from drivetrain.train import load_policy, train
 from drivetrain.train.actor.actor import Actor
 from drivetrain.train.actor.fused.actor import FusedActor
 from drivetrain.train.actor.fused.evaluation import FusedEvaluator
@@ -124,7 +123,7 @@ def test_a_policy_is_evaluated_on_as_many_environments_as_episodes(noted, tmp_pa
     _, _, _, events = noted
     train("dqn", "strange_envs:Noted-v0", run_dir=str(tmp_path / "run"), **SMALL)
     events.clear()
-    assert len(evaluate(tmp_path / "run", "best", 2)) == 2
+    assert len(load_policy(tmp_path / "run").evaluate(2)) == 2
     assert events.count("make") == 1 + 2, "one to see what it looks like"
 
 
@@ -221,7 +220,7 @@ def test_the_last_evaluation_plays_on_environments_that_were_not_played_on(tmp_p
     settings = SMALL | {"num_actors": num_actors, "eval_max_steps": 7, "eval_interval_steps": 10}
     result = train("dqn", Forever, run_dir=str(tmp_path), **settings | {"final_eval_episodes": 3})
     assert list(result.returns) == [7.0] * 3
-    assert [episode.total_reward for episode in evaluate(tmp_path, "best", 3, env=Forever)] == [7.0] * 3
+    assert [episode.total_reward for episode in load_policy(tmp_path, env=Forever).evaluate(3)] == [7.0] * 3
 
 
 class Licensed(Forever):

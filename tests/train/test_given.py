@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import optax
 from strange_envs import Pictures
 
-from drivetrain.cli.eval import evaluate
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import load_policy, resume, train
 from drivetrain.train.config import TrainConfig
@@ -74,9 +73,9 @@ def test_a_lambda_can_make_the_environment_of_a_run_with_processes(tmp_path):
 def test_a_run_on_a_function_is_evaluated_when_the_function_is_given_again(tmp_path):
     train("dqn", cartpole, run_dir=str(tmp_path), **SMALL)
     with pytest.raises(InvalidInput, match=r"env of this run was given from Python: cartpole.*--env module:name"):
-        evaluate(tmp_path, "best", 2)
-    assert len(evaluate(tmp_path, "best", 2, env=cartpole)) == 2
-    assert len(evaluate(tmp_path, "best", 2, env="test_given:cartpole")) == 2
+        load_policy(tmp_path)
+    assert len(load_policy(tmp_path, env=cartpole).evaluate(2)) == 2
+    assert len(load_policy(tmp_path, env="test_given:cartpole").evaluate(2)) == 2
     with pytest.raises(InvalidInput, match="env of this run was given from Python: cartpole"):
         resume(tmp_path, total_steps=100)
     assert resume(tmp_path, total_steps=100, env=cartpole).num_steps == 100

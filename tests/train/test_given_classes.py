@@ -22,7 +22,6 @@ NOTEBOOK = """
 import gymnasium
 from drivetrain.train import load_policy, train
 from drivetrain.train.config import TrainConfig
-from drivetrain.train.environments.environment import interface_of
 
 class Pole(gymnasium.Wrapper):
     made, returns, level = 0, [], 1

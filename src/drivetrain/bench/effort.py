@@ -13,14 +13,14 @@ def as_asked(planned: _Effort, options: Any) -> _Effort:
     return planned._replace(**{name: value for name, value in given.items() if value is not None})
 
 
-def require_at_least(least: int, **counts: int) -> None:
-    """Refuse counts that are too small, by the names of their options.
+def require_at_least(least: int, **counts: int | None) -> None:
+    """Refuse counts that are too small, by the names of their options; None is as planned.
 
     Raises:
         InvalidInput: One of them is.
     """
     for name, count in counts.items():
-        if count < least:
+        if count is not None and count < least:
             raise InvalidInput(f"--{name.replace('_', '-')}: expected at least {least}, got {count}")
 
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -17,8 +17,9 @@ from drivetrain.core.outputs import require_folders
 from drivetrain.core.seeding import MOST_EPISODES
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import counted, reward
+from drivetrain.train import load_policy
 from drivetrain.train.episode import Episode, succeeded, success_rate
-from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
+from drivetrain.train.run_dir.checkpoint import Which
 from drivetrain.train.run_dir.folder import is_part, require_run_dir
 
 
@@ -63,10 +64,15 @@ def run(argv: list[str]) -> int:
     run_dir = flags.run_dir.resolve()  # environments may go elsewhere
     json_path, video = (path and path.resolve() for path in (flags.json, flags.video))
     os.environ.update(one_thread_environment(os.environ))
-    again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
     if video is not None or flags.watch:
-        show(run_dir, flags.which, flags.shown, video=video, watch=flags.watch, **again)
-    episodes = evaluate(run_dir, flags.which, flags.episodes, **again)
+        _prepare_to_draw(in_window=flags.watch, in_file=video is not None)
+    again = {"env": flags.env, "torso": flags.torso, "optimizer": flags.optimizer}
+    policy = load_policy(run_dir, flags.which, **again)
+    if video is not None:
+        print(f"{video}: {_returns(policy.record(video, flags.shown))}", flush=True)
+    if flags.watch:
+        print(f"shown: {_returns(policy.watch(flags.shown))}", flush=True)
+    episodes = policy.evaluate(flags.episodes)
     from drivetrain.train.evaluate import interval
 
     returns, rate = [episode.total_reward for episode in episodes], success_rate(episodes)
@@ -89,57 +95,19 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def show(run_dir: Path, which: Which, num_episodes: int, *, video: Path | None, watch: bool, **again: Any) -> None:
-    """Draw episodes of a run's policy into a file, and show them in a window; say what they came to.
-
-    Raises:
-        MissingExtra: What writes videos is not installed.
-        InvalidInput: It is no file of a video, or the environment does not draw itself so.
-        EnvironmentFault: It did what no environment may.
-        OSError: The file cannot be written.
-    """
-    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
-        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # else pygame tells of the card that it has not found
-        if video is not None:
-            os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
-        if watch:
-            os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # else Wayland's library says there is none
-        else:
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame looks for one
-    from drivetrain.train.runs.trained import TrainedPolicy
-
-    policy = TrainedPolicy(run_dir, which, again)
-    if video is not None:
-        print(f"{video}: {_returns(policy.record(video, num_episodes))}", flush=True)
-    if watch:
-        print(f"shown: {_returns(policy.watch(num_episodes))}", flush=True)
+def _prepare_to_draw(*, in_window: bool, in_file: bool) -> None:
+    """Have libraries draw where there is no display, without complaints."""
+    if any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
+        return
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # else pygame tells of the card that it has not found
+    if in_file:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # else MuJoCo looks for a display, and ends there
+    if in_window:
+        os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # else Wayland's library says there is none
+    else:
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame looks for one
 
 
 def _returns(episodes: list[Episode]) -> str:
     totals = ", ".join(reward(one.total_reward) for one in episodes)
     return f"{counted(len(episodes), 'episode')} of return {totals}"
-
-
-def evaluate(run_dir: Path, which: Which, num_episodes: int, **again: Any) -> list[Episode]:
-    """Episodes of a run's policy on the run's final seeds.
-
-    Args:
-        run_dir: The run's folder.
-        which: The best policy, or the last.
-        num_episodes: How many to play.
-        again: Settings of the run that were Python objects, see `load_policy`.
-
-    Raises:
-        FileFormatError: The run's files are absent or damaged, or do not fit each other.
-        InvalidInput: The environment cannot be made, or has changed since the checkpoint.
-    """
-    from drivetrain.train.evaluate import final_episodes, policy_of
-    from drivetrain.train.run_dir.saving import require_as_learned
-    from drivetrain.train.runs.requirements import describe
-    from drivetrain.train.runs.trained import settings_to_act
-
-    config = settings_to_act(run_dir, again)
-    saved = load_saved_policy(run_dir, which)
-    interface = describe(config)
-    require_as_learned(config.env, interface, run_dir)
-    return final_episodes(config, interface, policy_of(config, interface, saved), num_episodes)

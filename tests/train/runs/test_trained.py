@@ -16,7 +16,6 @@ pytest.importorskip("jax", reason="needs the train extra")
 import optax
 import strange_envs
 
-from drivetrain.cli.eval import evaluate
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.core.seeding import episode_seeds
@@ -72,9 +71,8 @@ def test_it_acts_as_in_evaluations(tmp_path, algo, env, settings, which):
     train(algo, env, run_dir=str(tmp_path), **SMALL, **settings)
     policy = load_policy(tmp_path, which)
     seeds = episode_seeds(policy.config.run.seed, "final", 2)
-    returns = [episode.total_reward for episode in evaluate(tmp_path, which, 2)]
+    returns = [episode.total_reward for episode in policy.evaluate(2)]
     assert played(policy, seeds) == pytest.approx(returns)
-    assert [episode.total_reward for episode in policy.evaluate(2)] == returns
     assert played(pickle.loads(pickle.dumps(policy)), seeds) == pytest.approx(returns)
     assert 0 < policy.num_steps <= 80
 

@@ -69,8 +69,8 @@ class Options(Outputs):
     """Two minutes rather than twenty; the numbers then mean little."""
     only: str = ""
     """Only groups of cases whose name contains this, or one of these: "obs 17", "tree", "obs 4,contention"."""
-    rounds: int = 0
-    """How often everybody is timed at everything; 0: as planned."""
+    rounds: int | None = None
+    """How often everybody is timed at everything; None: as planned."""
     processes: int = 2
     """Members of the largest crowds; give the number of cores, at least 2."""
 
@@ -80,7 +80,7 @@ class Options(Outputs):
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        require_at_least(0, rounds=self.rounds)
+        require_at_least(1, rounds=self.rounds)
         require_at_least(2, processes=self.processes)
         require_folders(self.json, self.markdown)
         self.plan()
@@ -92,7 +92,7 @@ class Options(Outputs):
             InvalidInput: `only` has a part that is in no name.
         """
         plan = quick_plan(self.processes) if self.quick else full_plan(self.processes)
-        return replace(plan.only(self.only), num_rounds=self.rounds or plan.num_rounds)
+        return replace(plan.only(self.only), num_rounds=plan.num_rounds if self.rounds is None else self.rounds)
 
 
 def run(options: Options, words: Sequence[str]) -> int:

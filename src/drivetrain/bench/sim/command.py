@@ -80,8 +80,8 @@ class Options(Outputs):
     """With --paper: one core of the CPU, or a GPU; auto: a GPU where the engine `cuda` runs."""
     plots: Path | None = None
     """With --paper: draw the curves into this folder."""
-    rounds: int = 0
-    """How often everybody is timed; 0: as planned."""
+    rounds: int | None = None
+    """How often everybody is timed; None: as planned."""
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything is.
@@ -89,7 +89,7 @@ class Options(Outputs):
         Raises:
             InvalidInput: A flag is out of range, a folder is missing, or nothing is left to run.
         """
-        require_at_least(0, rounds=self.rounds)
+        require_at_least(1, rounds=self.rounds)
         require_folders(self.json, self.markdown)
         if self.plots is not None and not (self.paper and self.plots.is_dir()):
             raise InvalidInput(f"--plots {self.plots}: expected a folder that exists, together with --paper")
@@ -117,7 +117,7 @@ class Options(Outputs):
             plan = quick_plan(rivals, share)
         else:
             plan = full_plan(rivals, share, all_equal=self.full_equality)
-        return replace(plan, num_rounds=self.rounds or plan.num_rounds)
+        return replace(plan, num_rounds=plan.num_rounds if self.rounds is None else self.rounds)
 
 
 def run(options: Options, words: Sequence[str]) -> int:

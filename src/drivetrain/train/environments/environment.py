@@ -63,18 +63,20 @@ _GAME_FRAMES_PER_S = 60.0
 """Of the console, of which a step of the preprocessed game is some."""
 
 
-def interface_of(config: TrainConfig) -> Interface:
-    """Its spaces alone, whatever learns on them.
+def look_at(config: TrainConfig) -> tuple[Interface, "gymnasium.Space[Any]"]:
+    """Make a run's environment once: its spaces as the run has them, and that of observations as it shows them.
 
     Raises:
         InvalidInput: It is unknown, or cannot be made, wrapped or read.
     """
     timeout_s = config.run.step_timeout_s
     with time_limit(timeout_s, f"it has not come back for {timeout_s:g} s (step_timeout_s)"):
-        return _describe(config.env, config.environment, in_hindsight=config.in_hindsight)
+        return _look_at(config.env, config.environment, in_hindsight=config.in_hindsight)
 
 
-def _describe(env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = False) -> Interface:
+def _look_at(
+    env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = False
+) -> tuple[Interface, "gymnasium.Space[Any]"]:
     env = make(env_id, settings)
     try:
         shown = _space_of(env, "observation_space", env_id)
@@ -94,7 +96,7 @@ def _describe(env_id: str, settings: EnvironmentConfig, *, in_hindsight: bool = 
         env.close()
     except (Exception, SystemExit) as error:  # a stranger's, and at the end of a run it would hide what was reached
         raise InvalidInput(f"environment {env_id!r} cannot be closed: {why(error)}; mend its close()") from error
-    return interface
+    return interface, shown
 
 
 def _space_of(env: _AnyEnv, name: str, env_id: str) -> Any:
@@ -383,7 +385,7 @@ def _algorithms_for(env_id: str) -> tuple[tuple[str, ...], str]:
     """Registered environments may fail in any way when made."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
-            return algorithms_for(_describe(env_id, EnvironmentConfig())), ""
+            return algorithms_for(_look_at(env_id, EnvironmentConfig())[0]), ""
         except Exception as error:  # a stranger's constructor may raise anything
             return (), " ".join(str(error).split())
         finally:

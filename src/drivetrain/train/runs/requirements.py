@@ -11,7 +11,7 @@ from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import Given
-from drivetrain.train.environments.environment import interface_of, require_known_everywhere
+from drivetrain.train.environments.environment import look_at, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import require_devices, require_room_for_network
@@ -40,7 +40,7 @@ def describe(config: TrainConfig) -> Interface:
     """
     simd_level()  # refuses a name that is none
     with back_here():  # an environment may go elsewhere when it is made, and the run is to lie here
-        interface = interface_of(config)
+        interface, _ = look_at(config)
     require_fit(interface, config.algo, config.env)
     Normalization.of(config, interface)  # refuses what cannot be normalised
     require_encoder(config, interface)

@@ -19,7 +19,7 @@ from drivetrain.replay.arguments import require_int
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import was_object
 from drivetrain.train.config.saved import read_settings
-from drivetrain.train.environments.environment import Environment, interface_of
+from drivetrain.train.environments.environment import Environment, look_at
 from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite, require_finite
 from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
@@ -67,10 +67,8 @@ class TrainedPolicy:
         self._saved = saved = load_saved_policy(run_dir, which)
         self.num_steps, self.mean_return = saved.num_steps, saved.mean_return
         with back_here():  # environments may go elsewhere
-            self._interface = interface_of(self.config)
-            require_as_learned(self.config.env, self._interface, run_dir)
-            with contextlib.closing(self.make_env()) as env:
-                self._space = env.observation_space
+            self._interface, self._space = look_at(self.config)
+        require_as_learned(self.config.env, self._interface, run_dir)
         self._make_ready()
 
     def _make_ready(self) -> None:
