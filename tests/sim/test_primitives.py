@@ -70,6 +70,21 @@ def test_derivatives_go_through_branches():
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_logarithms_and_derivatives_compile_however_the_installed_jax_writes_them(engine):
+    """JAX 0.11.2 has primitives of its own for them, `log2` and `one_minus_square`; 0.10 writes them by others."""
+
+    def function(x):
+        functions = (jnp.tanh, jnp.arcsin, jnp.arccos, jnp.arctanh)
+        return jnp.log2(abs(x) * 8), [jax.grad(each)(x) for each in functions]
+
+    x = np.array(
+        [0, -0.0, 1, -1, 0.5, 0.999, 1e-7, -0.3, 2, np.inf, -np.inf, np.nan, *np.linspace(-1, 1, 21)], np.float32
+    )
+    expected = jax.jit(jax.vmap(function))(x)
+    assert_same(expected, applied(function, x, engine=engine))
+
+
 def test_a_write_beyond_an_array_is_clipped_or_dropped_as_by_xla():
     def function(x, k):
         return [x.at[k].add(1, mode=mode) for mode in ("clip", "drop", "promise_in_bounds")]

@@ -5,6 +5,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false, reportPrivateImportUsage=false
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,6 +88,21 @@ def _reduce_precision(at: Importer, eqn: Any, inputs: list[Parts]) -> Sequence[P
 @handles("square")
 def _square(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     return at.builder.elementwise("mul", inputs[0][0], inputs[0][0])
+
+
+@handles("one_minus_square")
+def _one_minus_square(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """(1 + x) (1 - x), as XLA computes it: what JAX has since 0.11.2 in derivatives of tanh, asin, acos and atanh."""
+    (x,) = inputs[0]
+    one = at.builder.full(x.shape, 1, x.dtype)
+    return at.builder.elementwise("mul", at.builder.elementwise("add", one, x), at.builder.elementwise("sub", one, x))
+
+
+@handles("log2")
+def _log2(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """A multiple of the natural logarithm, as XLA computes it; a primitive since JAX 0.11.2, until then two."""
+    x = at.builder.elementwise("log", inputs[0][0])
+    return at.builder.elementwise("mul", x, at.builder.full(x.shape, 1 / math.log(2), x.dtype))
 
 
 @handles("integer_pow")
