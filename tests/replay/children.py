@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from drivetrain.core.errors import Closed, NotEnoughData
+from drivetrain.core.processes import die_with
 from drivetrain.replay import Replay, _native
 from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
@@ -47,12 +48,13 @@ def started_script(text, *arguments):
 
 
 def forked(function, *arguments):
-    """Run a function in a forked child of this single-threaded process; returns its pid."""
-    pid = os.fork()
+    """Run a function in a forked child of this single-threaded process, which it does not outlive; returns its pid."""
+    parent, pid = os.getpid(), os.fork()
     if pid:
         return pid
     code = 1
     try:
+        die_with(parent)  # a test that runs out of time is killed
         function(*arguments)
         code = 0
     except BaseException as error:  # a child must not run on in its parent's code

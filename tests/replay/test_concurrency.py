@@ -162,6 +162,17 @@ def test_a_minute_of_random_kills_stalls_nobody_and_tears_nothing(prioritized, s
     random_kills(1000, 60.0, prioritized, stack)
 
 
+OUTLIVED = """
+from children import *
+forked(lambda: time.sleep(5) or os.write(1, b"still here"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_children_of_a_test_that_is_killed_end_with_it():
+    assert run_script(OUTLIVED, check=False) == ""
+
+
 STOPPED_WRITER = """
 from children import *
 num_bytes, tagged = 500_000, TaggedRows(500_000)
