@@ -2,7 +2,9 @@
 
 import copy
 import enum
+import os
 import pickle
+import stat
 
 import numpy as np
 import pytest
@@ -77,3 +79,17 @@ def test_a_private_replay_has_no_handle_and_says_how_to_get_one():
 def test_attach_takes_handles_only(handle):
     with pytest.raises(InvalidInput, match=r"replay\.handle\(\)"):
         Replay.attach(handle)
+
+
+def test_ctrl_c_while_a_file_is_looked_at_leaves_no_descriptor_open(tmp_path, monkeypatch):
+    def ctrl_c(mode):
+        raise KeyboardInterrupt
+
+    with filled_replay(8) as replay:
+        replay.save(tmp_path / "replay")
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patched:
+        patched.setattr(stat, "S_ISREG", ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            Replay.load(tmp_path / "replay")
+    assert os.listdir("/proc/self/fd") == before

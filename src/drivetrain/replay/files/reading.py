@@ -190,7 +190,8 @@ def opened(path: Path, save_number: int | None = None) -> Generator[Saved, None,
             one asked for.
         OSError: It cannot be opened, or read, also later on; the error names it.
     """
-    with _naming(path), open(path, "rb", opener=_opener) as file:
+    with _naming(path), open(path, "rb", opener=_without_waiting) as file:
+        _require_regular(path, file)
         head = file.read(HEAD.size)
         if len(head) < HEAD.size or not head.startswith(MAGIC):
             raise FileFormatError(f"{path}: not a replay file of drivetrain (written by Replay.save)")
@@ -241,16 +242,19 @@ def _naming(path: Path) -> Generator[None, None, None]:
         raise
 
 
-def _opener(name: str, flags: int) -> int:
-    """Opens regular files, which can be read twice; a pipe would be waited for."""
-    fd = os.open(name, flags | os.O_NONBLOCK)
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder, open() says so itself
-        return fd
-    os.close(fd)
-    raise FileFormatError(
-        f"{name}: expected a file that Replay.save wrote, got a pipe or a device; save it to a file first"
-    )
+def _without_waiting(name: str, flags: int) -> int:
+    """Opens a file; a pipe would be waited for. What else it is, is asked once the file owns its descriptor: Ctrl-C
+    in between would leave that open.
+    """
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
+def _require_regular(path: Path, file: BufferedReader) -> None:
+    """Refuse what cannot be read twice."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise FileFormatError(
+            f"{path}: expected a file that Replay.save wrote, got a pipe or a device; save it to a file first"
+        )
 
 
 def _header(path: Path, text: bytes, nbytes: int, crc: int) -> dict[str, dict[str, Any]]:
