@@ -1,6 +1,7 @@
 """Prefetching: the same samples, drawn ahead and no further; errors arrive; the thread always ends."""
 
 import gc
+import itertools
 import sys
 import threading
 import time
@@ -16,7 +17,8 @@ from drivetrain.replay.schedules import Linear
 
 
 def prefetch_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "drivetrain-prefetch"]
+    """Those that run; Python lists one that has ended, too, where Ctrl-C came in the midst of its join()."""
+    return [thread for thread in threading.enumerate() if thread.name == "drivetrain-prefetch" and thread.is_alive()]
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,38 @@ def test_closing_ends_the_thread_and_a_consumer_that_waits():
     with replay.prefetch(2) as ahead:
         next(ahead)
     assert list(ahead) == []  # also what had been drawn
+
+
+def is_interrupted(call, number):
+    """Call it with Ctrl-C at its event of this number; whether it had so many."""
+    events = itertools.count()
+
+    def interrupt(frame, *_):
+        if frame.f_code is not is_interrupted.__code__ and next(events) == number:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.timeout(60)
+def test_what_a_close_has_not_done_that_ctrl_c_has_ended_is_done_by_the_next():
+    for number in itertools.count():
+        samples = filled_replay(100).prefetch(8)
+        next(samples)
+        if not is_interrupted(samples.close, number):
+            break
+        samples.close()
+        assert prefetch_threads() == []
+        assert list(samples) == []
+    assert number > 10
 
 
 @pytest.mark.parametrize("num_rows", [3, 100])

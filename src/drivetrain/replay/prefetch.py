@@ -37,9 +37,10 @@ class Prefetcher(Generic[Batch]):
         thread = threading.Thread(
             target=_run, args=(self._ahead, drawing, timeout_s), name="drivetrain-prefetch", daemon=True
         )
-        # Runs at close(), when this object is collected, or before the interpreter ends: a daemon
+        # Runs when this object is collected, or before the interpreter ends, unless close() did all of it: a daemon
         # thread that came back from native code after that would bring the process down.
         self._end = weakref.finalize(self, _end, self._ahead, thread, os.getpid())
+        self._thread = thread
         thread.start()
 
     def __reduce__(self) -> NoReturn:
@@ -73,8 +74,9 @@ class Prefetcher(Generic[Batch]):
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread; batches drawn ahead are dropped."""
-        self._end()
+        """End the thread; batches drawn ahead are dropped. Where Ctrl-C has ended a call, another one does the rest."""
+        _end(self._ahead, self._thread, self._ahead.pid)
+        self._end.detach()
 
     def __enter__(self) -> "Prefetcher[Batch]":
         return self
@@ -143,7 +145,7 @@ def _end(ahead: "_Ahead[Batch]", thread: threading.Thread, pid: int) -> None:
         return  # forked: the thread is the parent's
     ahead.stopped = True
     ahead.wake()
+    ahead.ready.put(None)  # for a consumer that waits; before this call does, and may be interrupted
     if thread is not threading.current_thread():  # collected by the garbage collector in the thread itself
         with contextlib.suppress(RuntimeError):  # it never started
             thread.join(_JOIN_S)
-    ahead.ready.put(None)
