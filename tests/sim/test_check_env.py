@@ -75,6 +75,13 @@ def test_a_python_branch_on_a_traced_value_names_the_line_and_the_remedy():
     refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\).*use jnp.where")
 
 
+def test_an_error_that_says_nothing_is_told_by_its_kind_and_line_alone():
+    def step(self, key, state, action, params):
+        raise NotImplementedError
+
+    refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\): NotImplementedError$")
+
+
 def test_a_state_or_an_observation_of_other_types_after_a_step_is_told_with_both():
     refused(
         with_result(1, lambda state: (state[0], state[1] * 1.0)), r"state's \[1\] is int32\[\] .* float32\[\] after"

@@ -118,7 +118,7 @@ def reason(what: str, error: Exception) -> str:
             f"it gives a {no_array[1]}{no_array[2] or ''}, and JAX passes on arrays alone: leave it out, or, if it is "
             "a class of arrays, register it with jax.tree_util.register_dataclass"
         )
-    told = f"{type(error).__name__}: {text[:300]}"
+    told = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__  # as of a bare `assert`
     if what == "action_space":
         told += "; action_space(params) gives something whose sample(key) draws with JAX, as drivetrain.sim.spaces do"
     return told
