@@ -158,6 +158,18 @@ def _recorded_coroutine(function: Callable[..., Any], inside: Span) -> Callable[
     return coroutine
 
 
+class _ThisThread(threading.local):
+    """What tells a thread from all others, also from those that get its number once it has ended. In a forked child the
+    thread that forked goes on as itself.
+    """
+
+    def __init__(self) -> None:
+        self.mark = object()
+
+
+_this_thread = _ThisThread()
+
+
 class _Held:
     """A span that is left in the lane in which it was entered: another task may end what this one leaves suspended, as
     asyncio closes asynchronous generators after a `break`. One that another thread ends stays where it is: that thread
@@ -170,11 +182,11 @@ class _Held:
         self._inside = inside
 
     def __enter__(self) -> None:
-        self._thread, self._lane = threading.get_ident(), _native.current_lane()
+        self._thread, self._lane = _this_thread.mark, _native.current_lane()
         self._inside.__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        if threading.get_ident() != self._thread:
+        if _this_thread.mark is not self._thread:
             return
         here = _native.current_lane()
         if here == self._lane:
