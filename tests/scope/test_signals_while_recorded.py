@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from programs import profiled_text
+from programs import alone, profiled_text
 
 from drivetrain import scope
 from drivetrain.scope import _native, process
@@ -93,6 +93,31 @@ while not select.select([sys.stdin], [], [], 0.01)[0]:  # a signal just before a
         running.stdin.close()
         rest = running.stdout.read()
     assert [*told, rest, running.returncode] == [signum.name, "SIGUSR1", "", 0]
+
+
+def test_a_signal_that_the_profiler_was_told_to_ignore_is_ignored_by_the_program_until_it_says_otherwise(tmp_path):
+    program = """
+import os, signal, time
+
+told = []
+print([signal.getsignal(signum) == signal.SIG_IGN for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)])
+signal.signal(signal.SIGHUP, lambda signum, frame: told.append(signum))
+os.kill(os.getppid(), signal.SIGHUP)
+while not told:
+    time.sleep(0.01)
+"""
+    script = """
+import signal, sys
+from pathlib import Path
+from drivetrain.scope import program
+
+for signum in (signal.SIGHUP, signal.SIGINT):  # as `nohup` does, and a shell that starts something behind
+    signal.signal(signum, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+print(program.run(Path(sys.argv[1]), ["-c", sys.argv[2]]))
+"""
+    done = alone(script, tmp_path / "run.scope", program)
+    assert done.stdout.decode() == "[True, True, False]\n0\n"
 
 
 def test_a_signal_that_comes_before_the_program_has_begun_reaches_it(tmp_path):

@@ -89,10 +89,13 @@ def run(
             elif not bystander.was_told_of(signum):
                 process.send_signal(signum)
 
-        before = {signum: signal.signal(signum, forward) for signum in _FORWARDED}
+        # What we ignore, as `nohup` and shells ask that start something behind, the program has to inherit.
+        ignored = [signum for signum in _FORWARDED if signal.getsignal(signum) is signal.SIG_IGN]
+        before = {signum: signal.signal(signum, forward) for signum in _FORWARDED if signum not in ignored}
         try:
             # What was opened for the program stays open, as `<(...)` of a shell; what we open is not inherited.
             process = subprocess.Popen([sys.executable, *command], env=environment, close_fds=False)
+            before.update({signum: signal.signal(signum, forward) for signum in ignored})
             for signum in early:  # also those of the group, which the program was no part of yet
                 process.send_signal(signum)
             with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():
