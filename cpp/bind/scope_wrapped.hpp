@@ -116,6 +116,8 @@ inline PyObject* wrapped_getattro(PyObject* self, PyObject* name) {
 inline int wrapped_setattro(PyObject* self, PyObject* name, PyObject* value) {
   return PyObject_SetAttr(function_of(self), name, value);
 }
+/// As an attribute of the type, too: pydoc asks past an object's own __getattribute__.
+inline PyObject* wrapped_doc(PyObject* self, void*) { return PyObject_GetAttrString(function_of(self), "__doc__"); }
 inline PyObject* wrapped_repr(PyObject* self) { return PyObject_Repr(function_of(self)); }
 
 /// Unbound, or Wrapped where that is there to derive it from.
@@ -125,6 +127,8 @@ inline PyObject* make_wrapped_type(PyObject* unbound) {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapped, call), READONLY, nullptr},
       {"__weaklistoffset__", T_PYSSIZET, offsetof(Wrapped, weak_references), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr}};
+  static PyGetSetDef properties[] = {{"__doc__", wrapped_doc, nullptr, nullptr, nullptr},
+                                     {nullptr, nullptr, nullptr, nullptr, nullptr}};
   PyType_Slot slots[] = {{Py_tp_init, reinterpret_cast<void*>(wrapped_init)},
                          {Py_tp_dealloc, reinterpret_cast<void*>(wrapped_dealloc)},
                          {Py_tp_traverse, reinterpret_cast<void*>(wrapped_traverse)},
@@ -134,6 +138,7 @@ inline PyObject* make_wrapped_type(PyObject* unbound) {
                          {Py_tp_setattro, reinterpret_cast<void*>(wrapped_setattro)},
                          {Py_tp_repr, reinterpret_cast<void*>(wrapped_repr)},
                          {Py_tp_members, members},
+                         {Py_tp_getset, properties},
                          {unbound == nullptr ? 0 : Py_tp_descr_get, reinterpret_cast<void*>(wrapped_get)},
                          {0, nullptr}};
   const unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL;

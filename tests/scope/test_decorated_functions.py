@@ -5,6 +5,7 @@ import copy
 import inspect
 import math
 import pickle
+import pydoc
 import threading
 import time
 from pathlib import Path
@@ -87,6 +88,18 @@ subprocess.run([sys.executable, "-c", text], input=cloudpickle.dumps([Simulator(
     assert profiled_text(tmp_path / "run.scope", text).stdout == b"6 Simulator 24\n"
     counts = entered(tmp_path / "run.scope")
     assert [counts[name] for name in ("recursive", "method", "of the class")] == [3 + 4, 1, 1]
+
+
+def test_help_shows_what_a_decorated_function_says_of_itself():
+    @scope.operation("load")
+    def load(path):
+        """Reads a file."""
+
+    class Loader:
+        read = load
+
+    for decorated in (load, Loader.read, Loader().read):
+        assert "Reads a file." in pydoc.render_doc(decorated)
 
 
 @pytest.mark.parametrize("who", ["main", "gone"])
