@@ -51,16 +51,27 @@ def recall(file: Path | None = None) -> dict[str, Multiple]:
 
 
 def expected(said: list[tuple[float, float]]) -> Multiple:
-    """Of the next program, from multiples and their standard errors: their mean, and the spread between programs.
+    """Of the next program, from multiples and their standard errors: their middle, and the spread between programs.
 
-    With few programs the published spread counts as one more.
+    What is published counts as one more: a program that tells nothing, because the machine was busy, is no reason to
+    expect anything else.
     """
-    means = sorted(mean for mean, _ in said)
-    middle = (means[(len(means) - 1) // 2] + means[len(means) // 2]) / 2  # `statistics` would bring ten modules
+    middle = _middle([*said, PUBLISHED])
     between = [max((mean - middle) ** 2 - se**2, 0.0) for mean, se in said]
     spread = (sum(between) + PUBLISHED.sd**2) / len(said)
-    error = 1 / sum(1 / (se**2 + spread + LEAST_SD**2) for _, se in said)
+    error = 1 / (1 / PUBLISHED.sd**2 + sum(1 / (se**2 + spread + LEAST_SD**2) for _, se in said))
     return Multiple(middle, (spread + error + LEAST_SD**2) ** 0.5)
+
+
+def _middle(said: list[tuple[float, float]]) -> float:
+    """Their median, each weighing as much as it is precise; no more than programs differ anyway."""
+    weights = [(mean, 1 / (se**2 + PUBLISHED.sd**2)) for mean, se in sorted(said)]
+    left = sum(weight for _, weight in weights) / 2
+    for mean, weight in weights:
+        left -= weight
+        if left <= 0:
+            return mean
+    return weights[-1][0]
 
 
 def remember(multiples: Mapping[str, tuple[float, float]], file: Path | None = None) -> None:
