@@ -6,6 +6,7 @@ argv -> main -> cli/VERB.py: run(argv) -> exit code
 130  Ctrl-C                141  the reader of our output went away
 """
 
+import contextlib
 import difflib
 import errno
 import importlib
@@ -65,9 +66,11 @@ def answer(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except BrokenPipeError:
-            return close_stdout()
+            return OUTPUT_CLOSED
         except Exception as error:  # after Ctrl-C, what it became of, as where a class was being made
             return INTERRUPTED if interrupts.came else report(error)
+        finally:
+            drop_unwritten()
 
 
 def open_streams() -> None:
@@ -99,7 +102,11 @@ def dispatch(arguments: list[str]) -> int:
     folder_here()
     if arguments[0] in TAKE_MODULES:
         find_modules_here()
-    return run(arguments[1:])
+    try:
+        return run(arguments[1:])
+    except SystemExit:  # after --help, which must have been written as anything else
+        sys.stdout.flush()
+        raise
 
 
 def usage() -> str:
@@ -155,14 +162,21 @@ def report(error: Exception) -> int:
         message = f"{error.strerror}: {_REMEDIES[error.errno]}"
     else:
         raise error
-    print(f"drivetrain: error: {printable(message)}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads it, or there is no room: the exit code says it all the same
+        print(f"drivetrain: error: {printable(message)}", file=sys.stderr)
     return 1 if isinstance(error, RunError) else 2
 
 
-def close_stdout() -> int:
-    """Stop writing to a closed pipe, also when Python flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return OUTPUT_CLOSED
+def drop_unwritten() -> None:
+    """Drop what a stream holds and cannot write, as its reader went away or its disk is full.
+
+    Python would try again as it ends, complain, and change the exit code to 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":
