@@ -243,6 +243,26 @@ def test_a_folder_that_was_removed_meanwhile_is_a_sentence_and_not_a_traceback(n
     assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["doctor", "--json", "circle"],
+        ["report", ".", "--html", "circle/page.html"],
+        ["report", ".", "--kineto", "circle"],
+        ["plot", "circle"],
+        ["plot", ".", "-o", "circle/curves.png"],
+        ["train", "dqn", "CartPole-v1", "--scratch-dir", "circle"],
+        ["train", "dqn", "CartPole-v1", "--seeds", "1,2", "--run-dir", "circle"],
+    ],
+    ids=" ".join,
+)
+def test_links_that_lead_in_a_circle_are_a_sentence_and_not_a_traceback(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "circle").symlink_to("circle")
+    assert command.main(words) == 2
+    assert "expected a path, got links that lead in a circle; choose another" in capsys.readouterr().err
+
+
 @pytest.mark.whole
 def test_a_command_started_without_standard_streams_works(tmp_path):
     """What it opens must not become standard output, into which it prints."""

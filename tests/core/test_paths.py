@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drivetrain.core.errors import InvalidInput
-from drivetrain.core.paths import back_here, folder_here, given_path
+from drivetrain.core.paths import back_here, folder_here, given_path, resolved
 
 
 def test_text_and_paths_are_taken_and_a_tilde_is_a_users_folder_unless_it_is_in_a_folder(monkeypatch, tmp_path):
@@ -54,3 +54,12 @@ def test_who_went_elsewhere_is_back_even_in_a_folder_that_was_removed_and_is_tol
         go_elsewhere()
     with pytest.raises(InvalidInput, match="does not exist any more; `cd` to one that does"):
         folder_here()
+
+
+def test_links_that_lead_in_a_circle_are_refused_and_others_followed(tmp_path):
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "link").symlink_to("absent")
+    assert resolved(tmp_path / "link" / "file") == tmp_path.resolve() / "absent" / "file"
+    for path in (tmp_path / "circle", tmp_path / "circle" / "file"):
+        with pytest.raises(InvalidInput, match="got links that lead in a circle; choose another"):
+            resolved(path)

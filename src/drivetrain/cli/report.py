@@ -12,6 +12,7 @@ from drivetrain.cli.flags import read_flags
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.outputs import require_folders
+from drivetrain.core.paths import resolved
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_json, beside_page, beside_terminal, page, perfetto, table, terminal
 from drivetrain.scope.report.console import console
@@ -60,19 +61,19 @@ class _Flags:
                 raise InvalidInput(f"--pack, --kineto: expected the folder of a recorded session, and {folder} is none")
             if _was_not_recorded(folder):
                 raise InvalidInput(f"DIR: nothing to show, as the run in {folder} was not recorded (time_report)")
-        if len({folder.resolve() for folder in self.folders}) < len(self.folders):
+        if len({resolved(folder) for folder in self.folders}) < len(self.folders):
             raise InvalidInput("DIR: expected folders of different sessions, got one of them twice")
         if len(self.folders) > 1 and (self.csv is not None or self.perfetto is not None or self.kineto):
             raise InvalidInput("--csv, --perfetto, --kineto: expected one DIR, got several; write a file for each")
         require_folders(self.html, self.json, self.csv, self.perfetto)
-        read = {path.resolve() for path in (*self.folders, *self.kineto)}
+        read = {resolved(path) for path in (*self.folders, *self.kineto)}
         for file in filter(None, (self.html, self.json, self.csv, self.perfetto)):
-            if file.resolve() in read or any(_is_part(folder, file) for folder in self.folders):
+            if resolved(file) in read or any(_is_part(folder, file) for folder in self.folders):
                 raise InvalidInput(f"{file}: expected a file of its own, got one of the recording; choose another name")
         for file in self.kineto:
             if not file.is_file():
                 raise InvalidInput(f"--kineto: expected a trace that torch.profiler exported, and {file} is no file")
-        if len({file.resolve() for file in self.kineto}) < len(self.kineto):
+        if len({resolved(file) for file in self.kineto}) < len(self.kineto):
             raise InvalidInput("--kineto: expected different traces, got one of them twice")
         if any(map(_is_run, self.folders)) and (
             len(self.folders) > 1 or self.csv or self.perfetto or self.pack or self.kineto

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from drivetrain.core.errors import InvalidInput
+from drivetrain.core.paths import resolved
 
 
 def require_folders(*paths: Path | None) -> None:
@@ -16,13 +17,14 @@ def require_folders(*paths: Path | None) -> None:
     for path in paths:
         if path is None:
             continue
-        folder = path.resolve().parent
+        file = resolved(path)
+        folder = file.parent
         if not folder.is_dir():
             raise InvalidInput(f"{path}: its folder does not exist; make it first")
         if path.exists() and not path.is_file():
             raise InvalidInput(f"{path}: expected the name of a file, got a folder or a device; name a file")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidInput(f"{path}: its folder lets nothing be written; choose another")
-        if path.resolve() in known:
+        if file in known:
             raise InvalidInput(f"{path}: expected files of their own, got this one twice; name two")
-        known.add(path.resolve())
+        known.add(file)

@@ -3,6 +3,7 @@
 What is called so itself is `./~user`, as in a shell, and `./-`.
 """
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -66,3 +67,17 @@ def given_path(name: str, value: object, expected: str = "a path") -> Path:
         raise InvalidInput(
             f"{name}: expected {expected}, got {text!r}, and {user} is no user's; write ./{user} for what is called so"
         ) from error
+
+
+def resolved(path: Path) -> Path:
+    """The full path without links, so that two that lead to one place are the same; what is there may be absent.
+
+    Raises:
+        InvalidInput: Links lead in a circle, for which `Path.resolve` raises a RuntimeError, up to Python 3.12.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InvalidInput(f"{path}: expected a path, got links that lead in a circle; choose another") from None
+    return path.resolve()

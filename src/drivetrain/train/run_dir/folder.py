@@ -18,7 +18,7 @@ from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
-from drivetrain.core.paths import given_path
+from drivetrain.core.paths import given_path, resolved
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import was_object
 from drivetrain.train.config.parts import decides
@@ -83,7 +83,7 @@ def seed_dirs(config: TrainConfig, seeds: Sequence[int]) -> list[Path]:
     Raises:
         InvalidInput: The folder that is to hold them is a run's, or there is a run of one of the seeds.
     """
-    path = _asked(config).resolve()
+    path = resolved(_asked(config))
     if (path / "config.json").exists():
         raise InvalidInput(f"run_dir: {path} is the folder of a run; choose another to hold those of the seeds")
     folders = [path / f"seed-{seed}" for seed in seeds]

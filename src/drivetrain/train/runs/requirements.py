@@ -6,7 +6,7 @@ configuration -> describe: the environment, and what fits it -> Interface -> req
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.importing import folder_of, is_found_anew
 from drivetrain.core.machine import available_memory, num_cores
-from drivetrain.core.paths import back_here, given_path
+from drivetrain.core.paths import back_here, given_path, resolved
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig
@@ -28,7 +28,7 @@ def placed(config: TrainConfig) -> TrainConfig:
     scratch_dir = None if config.on_policy else config.replay.scratch_dir
     if scratch_dir is None:
         return config
-    return config.override(scratch_dir=str(given_path("scratch_dir", scratch_dir).resolve()))
+    return config.override(scratch_dir=str(resolved(given_path("scratch_dir", scratch_dir))))
 
 
 def describe(config: TrainConfig) -> Interface:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import FileFormatError
+from drivetrain.core.paths import resolved
 from drivetrain.train.run_dir.folder import label_of, require_run_dir, seed_runs, settings_of
 from drivetrain.train.telemetry.metrics import read_rows
 
@@ -103,8 +104,8 @@ def curves(run_dirs: Sequence[Path]) -> Curves:
         FileFormatError: No run was evaluated yet, or files are damaged.
     """
     found = (run for path in run_dirs for run in seed_runs(path) or [path])
-    given = {run.resolve(): run for run in found}  # one given twice is one
-    runs = {run_dir: evaluations(resolved) for resolved, run_dir in given.items()}
+    given = {resolved(run): run for run in found}  # one given twice is one
+    runs = {run_dir: evaluations(path) for path, run_dir in given.items()}
     evaluated = {run_dir: run for run_dir, run in runs.items() if len(run.num_steps)}
     if not evaluated:
         raise FileFormatError(f"{', '.join(map(str, runs))}: there are no evaluations here (yet)")
