@@ -39,6 +39,23 @@ def test_every_relative_link_of_a_page_leads_somewhere(page):
     assert not [target for target in targets if not (page.parent / target).exists()]
 
 
+def anchors(page):
+    """What its headings are called in links to them."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+PAGES = [page for folder in (".", "docs", "design") for page in (ROOT / folder).glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_section_leads_to_a_heading(page):
+    sections = re.findall(r"\]\(([^)#:]*\.md|)#([^)]+)\)", page.read_text())
+    missing = [(to, section) for to, section in sections if section not in anchors(page.parent / to if to else page)]
+    assert not missing
+
+
 def test_the_table_of_extras_names_extras_that_exist():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = re.findall(r'pip install "\.\[(\w+)\]"', TEXT)
