@@ -1,5 +1,6 @@
 """`drivetrain profile` runs programs as Python would, and follows their processes."""
 
+import importlib.metadata
 import os
 import signal
 
@@ -335,3 +336,17 @@ def test_a_folder_that_lets_no_recording_be_made_is_one_line_with_the_remedy(tmp
     assert main(["profile", __file__]) == 2
     said = "profile: cannot make a folder in profiles: Not a directory; name another by -o DIR"
     assert capsys.readouterr().err == f"drivetrain: error: {said}\n"
+
+
+def test_operators_of_a_pytorch_that_is_not_there_are_refused_with_the_extra_to_install(
+    folder, tmp_path, monkeypatch, capsys
+):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    (script := tmp_path / "script.py").write_text("print(1)")
+    assert main(["profile", "--torch-operators", "-o", str(folder), str(script)]) == 2
+    said = 'this needs torch, which is not installed: pip install "drivetrain[torch]"'
+    assert capsys.readouterr() == ("", f"drivetrain: error: --torch-operators: {said}\n")
+    assert not folder.exists()

@@ -15,7 +15,7 @@ from typing import Any
 
 from drivetrain.core.caches import user_cache
 from drivetrain.core.compilers import compiled_aside
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, MissingExtra
 from drivetrain.scope import _native
 from drivetrain.scope.notes import leave_note
 from drivetrain.scope.process import recording_into
@@ -30,14 +30,19 @@ def built() -> Path:
     """The compiled callback for the PyTorch of this interpreter; compiles it where it is not there yet.
 
     Raises:
-        InvalidInput: There is no PyTorch, or it cannot be compiled here.
+        MissingExtra: There is no PyTorch.
+        InvalidInput: It cannot be compiled here.
     """
     import importlib.metadata  # slow, and every recorded process imports this file
+
+    from drivetrain.core.extras import install_command
 
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        raise InvalidInput("--torch-operators: expected PyTorch to be installed, and it is not") from None
+        raise MissingExtra(
+            f"--torch-operators: this needs torch, which is not installed: {install_command('torch')}"
+        ) from None
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     library = user_cache(f"torch-operators-{version}-python-{python}") / f"{_NAME}.so"
     if library.exists() and library.stat().st_mtime > _SOURCE.stat().st_mtime:
