@@ -200,6 +200,12 @@ def test_a_warm_up_too_short_for_a_first_batch_is_refused():
     PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, warmup_steps=80)
 
 
+def test_a_replay_too_small_for_a_batch_is_refused_with_what_else_could_be_less():
+    with pytest.raises(InvalidInput, match=r"capacity: expected at least 80 \(a batch of 64, .* or lower batch_size"):
+        PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, capacity=79)
+    PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, capacity=80)
+
+
 @pytest.mark.parametrize("algo", AGENTS)
 def test_config_json_is_resolved_and_comes_back_equal_by_any_path(tmp_path, monkeypatch, algo):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -128,16 +128,16 @@ class TrainConfig:
 
     def _check_replay(self) -> None:
         needed, updates = self.num_rows_before_learning, self.updates
-        if updates.update_ratio > 0 and updates.warmup_steps < needed:
-            raise InvalidInput(
-                f"warmup_steps: expected at least {needed} (a batch of {updates.batch_size}, and "
-                f"the {self.replay.num_step}-step windows still open in each environment), got "
-                f"{updates.warmup_steps}; raise it, or lower batch_size, num_step or the actors"
-            )
+        steps = updates.warmup_steps if updates.update_ratio > 0 else needed
+        for name, got in (("warmup_steps", steps), ("capacity", self.replay.capacity)):
+            if got < needed:
+                raise InvalidInput(
+                    f"{name}: expected at least {needed} (a batch of {updates.batch_size}, and the "
+                    f"{self.replay.num_step}-step windows still open in each environment), got {got}; raise it, or "
+                    "lower batch_size, num_step or the actors"
+                )
         self._check_freezing()
         self._check_hindsight()
-        if self.replay.capacity < needed:
-            raise InvalidInput(f"capacity: expected at least {needed} transitions, got {self.replay.capacity}")
 
     def _check_hindsight(self) -> None:
         unfit = {
