@@ -74,7 +74,9 @@ def test_categories_that_are_more_than_can_be_stored_are_refused(space):
     assert encoder(observations_of(Discrete(5, start=2**40), "x"), {"": ()})(2**40 + 3) == 3
 
 
-@pytest.mark.parametrize("space", [MultiDiscrete([4, 50]), MultiBinary(3), Discrete(5)])
+@pytest.mark.parametrize(
+    "space", [MultiDiscrete([4, 50]), MultiDiscrete([[4, 50], [3, 2]]), MultiBinary(3), Discrete(5)]
+)
 def test_choices_are_not_stacked_to_arrays_of_numbers(space):
     class Choices(Shifted):
         def __init__(self):
@@ -84,7 +86,8 @@ def test_choices_are_not_stacked_to_arrays_of_numbers(space):
     config = TrainConfig.default("dqn", Choices)
     with pytest.raises(InvalidInput) as refused:
         describe(config.override(frame_stack=2))
-    assert f"frame_stack is for Box observations, got {space} among them; leave it at 1" in str(refused.value)
+    told = f"got {space} among them; leave it at 1".replace("\n", "")
+    assert f"frame_stack is for Box observations, {told}" in str(refused.value)
     assert describe(config).frame_stack == 1
 
 

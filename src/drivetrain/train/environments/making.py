@@ -24,7 +24,7 @@ from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import require_new
 from drivetrain.train.environments.lives import LivesAsEpisodes
 from drivetrain.train.environments.sim_params import usual_params
-from drivetrain.train.environments.spaces import leaves_of
+from drivetrain.train.environments.spaces import in_line, leaves_of
 from drivetrain.train.environments.unmade import remedy, why
 
 _AnyEnv = gymnasium.Env[Any, Any]
@@ -196,7 +196,7 @@ def _require_stackable(space: Any) -> None:
     other = next((leaf for leaf in leaves_of(space) if not isinstance(leaf, Box)), None)
     if other is not None:
         apart = ", or leave that entry out (leave_out)" if isinstance(space, Dict) else ""
-        raise _Unfit(f"frame_stack is for Box observations, got {other} among them; leave it at 1{apart}")
+        raise _Unfit(f"frame_stack is for Box observations, got {in_line(other)} among them; leave it at 1{apart}")
 
 
 class _Copying(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -210,13 +210,13 @@ def _require_game(env: _AnyEnv) -> None:
     """Refuse to preprocess what is no game of Atari, or has been preprocessed."""
     shown, own = env.observation_space, env.unwrapped.observation_space
     if len(shown.shape or ()) < 2:
-        raise _Unfit(f"atari: expected pictures, which it preprocesses, got {shown}; leave one of them out")
+        raise _Unfit(f"atari: expected pictures, which it preprocesses, got {in_line(shown)}; leave one of them out")
     if not hasattr(env.unwrapped, "ale"):
         raise _Unfit(f"atari: expected a game of ale_py's, got {type(env.unwrapped).__name__}; leave it out")
     if shown != own:  # the pictures that are preprocessed come from the emulator, past all wrappers
         raise _Unfit(
-            f"atari: expected pictures as the game shows them, {own}, got {shown}, which a wrapper has made of them: "
-            "leave out that, or atari"
+            f"atari: expected pictures as the game shows them, {in_line(own)}, got {in_line(shown)}, which a wrapper "
+            "has made of them: leave out that, or atari"
         )
 
 
@@ -225,7 +225,7 @@ def _require_idle_action(env: _AnyEnv, settings: EnvironmentConfig) -> None:
     idles = [name for name in ("noop_max", "terminal_on_life_loss") if getattr(settings, name)]
     if idles and not isinstance(env.action_space, Discrete):
         raise _Unfit(
-            f"{idles[0]}: expected discrete actions, the first of which idles, got {env.action_space}; "
+            f"{idles[0]}: expected discrete actions, the first of which idles, got {in_line(env.action_space)}; "
             "set noop_max to 0, without terminal_on_life_loss"
         )
 

@@ -109,12 +109,12 @@ def actions_of(space: Any, name: str) -> Actions:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise InvalidInput(
             f"environment {name!r}: expected Discrete, MultiDiscrete, MultiBinary or real-valued Box actions, got "
-            f"{space}; {_ONE_SPACE if is_simulator(name) else _WRAPPED}"
+            f"{in_line(space)}; {_ONE_SPACE if is_simulator(name) else _WRAPPED}"
         )
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidInput(
-            f"environment {name!r}: expected actions with finite bounds, got {space}; "
+            f"environment {name!r}: expected actions with finite bounds, got {in_line(space)}; "
             f"{_BOUNDS if is_simulator(name) else _BOUNDS_BY_WRAPPERS}"
         )
     return BoxActions(low=tuple(low), high=tuple(high), shape=space.shape, dtype=str(space.dtype))
@@ -155,10 +155,15 @@ def observations_of(space: Any, name: str, frame_stack: int = 1) -> Observations
     named = {_joined(path): _entry(leaf, name, frame_stack, path) for path, leaf in leaves}
     if len(named) < len(leaves) or "" in named:
         raise InvalidInput(
-            f"environment {name!r}: expected a dict or tuple of observations with names of their own, got {space}; "
-            "names of nested entries are joined by dots, which stand for slashes, too: rename one"
+            f"environment {name!r}: expected a dict or tuple of observations with names of their own, got "
+            f"{in_line(space)}; names of nested entries are joined by dots, which stand for slashes, too: rename one"
         )
     return Entries(entries=tuple(named.items()), paths=tuple(path for path, _ in leaves))
+
+
+def in_line(space: Any) -> str:
+    """What Python writes for a space, which has a line for each row of its numbers, as part of a sentence."""
+    return " ".join(str(space).split())
 
 
 def _require_set(space: Any, attribute: str, name: str) -> None:
@@ -170,7 +175,7 @@ def _require_set(space: Any, attribute: str, name: str) -> None:
         )
     if _is_empty(space):
         raise InvalidInput(
-            f"environment {name!r}: expected a number or more in its {attribute}, got {space}; leave it out"
+            f"environment {name!r}: expected a number or more in its {attribute}, got {in_line(space)}; leave it out"
         )
 
 
@@ -212,15 +217,15 @@ def _entry(space: Any, name: str, frame_stack: int, path: _Path = ()) -> Entry:
         if max(counts) > MOST:
             raise InvalidInput(
                 f"environment {name!r}: expected at most 2^31 - 1 values of what is discrete in an observation, got "
-                f"{space}; show several choices in its place, or bits (MultiBinary)"
+                f"{in_line(space)}; show several choices in its place, or bits (MultiBinary)"
             )
         return Categories(counts=counts, starts=starts)
     where = f" as {_joined(path)!r}" if path else ""
     leave_out = f"leave that entry out (leave_out {path[0]}), or " if path and isinstance(path[0], str) else ""
     raise InvalidInput(
         f"environment {name!r}: expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple observations, got "
-        f"{space}{where}, whose items have no fixed size; {leave_out}wrap it in an observation wrapper of Gymnasium's "
-        "and register that"
+        f"{in_line(space)}{where}, whose items have no fixed size; {leave_out}wrap it in an observation wrapper of "
+        "Gymnasium's and register that"
     )
 
 

@@ -22,7 +22,7 @@ from drivetrain.train.config.saved import read_settings
 from drivetrain.train.environments.environment import Environment, look_at
 from drivetrain.train.environments.faults import NoSuchCategory, kind_of, not_finite, require_finite
 from drivetrain.train.environments.making import make
-from drivetrain.train.environments.spaces import decoder, encoder, shapes_of
+from drivetrain.train.environments.spaces import decoder, encoder, in_line, shapes_of
 from drivetrain.train.episode import Episode
 from drivetrain.train.evaluate import final_episodes, final_seeds, most_steps, policy_of
 from drivetrain.train.interface import set_row
@@ -100,7 +100,7 @@ class TrainedPolicy:
             raise InvalidInput(f"observation: {error}") from error
         except Exception as error:  # what is given may be anything
             raise InvalidInput(
-                f"observation: expected one of {self.config.env!r}, of {' '.join(str(self._space).split())}, got "
+                f"observation: expected one of {self.config.env!r}, of {in_line(self._space)}, got "
                 f"{kind_of(observation)}; `make_env()` makes an environment that gives such"
             ) from error
         set_row(self._row, 0, encoded)
