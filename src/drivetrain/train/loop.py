@@ -209,7 +209,7 @@ class Loop:
             granted += self._rules.grantable(self._steps_per_grant, committed, updates)
         at_once = self._actor.steps_per_call
         for start in range(committed, granted, at_once):
-            self._meter.add_episodes(self._actor.step(min(at_once, granted - start), start))
+            self._meter.add_episodes(self._actor.step(min(at_once, granted - start), start), granted)
         self._counts = Counts(granted, granted, updates)
         if self._config.on_policy and self._rules.is_whole(granted):
             self._meter.mark(granted)
@@ -320,12 +320,13 @@ class Loop:
             if self._rounds is None:  # what has been seen since the last updates, or before the first
                 self._observe()
         arrays = {**self._learner.learned.arrays(), **(self._rounds.arrays() if self._rounds is not None else {})}
+        self._meter.keep(self._job.run_dir)
         self._saver.save(arrays, self._progress())
         for outcome in self._saver.outcomes():
             if "note" in outcome:
                 self._display.note(outcome["note"])
             else:
-                self._meter.keep(self._job.run_dir)
+                self._meter.keep(self._job.run_dir, is_written=True)
                 self._write(outcome)
 
     def _progress(self) -> Progress:
@@ -348,6 +349,7 @@ class Loop:
     @METRICS
     def _write(self, row: Row) -> None:
         self._metrics.write(row)
+        self._meter.keep_no_more_than_rows_lack(self._job.run_dir)
         self._display.show(row)
         self._job.callbacks.tell(row)
 

@@ -69,37 +69,39 @@ def meter_of(algo, interval_steps, **settings):
 
 def test_what_rows_have_told_is_kept_for_nobody(tmp_path):
     meter = meter_of("dqn", 100, total_steps=1_000)
-    meter.add_episodes(EPISODES)
+    meter.add_episodes(EPISODES, 80)
     meter.mark(90)
-    meter.keep(tmp_path)
+    meter.keep(tmp_path, is_written=True)
     assert Unreported.kept(tmp_path, 90).num_episodes == 4
     meter.row(Counts(120, 120, 0))
-    meter.add_episodes(EPISODES)
+    meter.add_episodes(EPISODES, 120)
     meter.mark(110)
-    meter.keep(tmp_path)
-    assert not Unreported.kept(tmp_path, 110).num_episodes, "its row of step 120 is cut when the run goes on from 110"
+    meter.keep(tmp_path, is_written=True)
+    assert Unreported.kept(tmp_path, 110).num_episodes == 4, "its row of step 120 is cut when the run goes on from 110"
     meter.mark(200)
+    meter.keep(tmp_path, is_written=True)
+    assert Unreported.kept(tmp_path, 200).num_episodes == 4
     meter.row(Counts(200, 200, 0))
-    meter.keep(tmp_path)
+    meter.keep_no_more_than_rows_lack(tmp_path)
     assert not (tmp_path / FILE).exists()
 
 
 def test_what_happens_while_a_checkpoint_is_written_is_not_kept_with_it_and_what_rows_tell_meanwhile_is(tmp_path):
     meter = meter_of("dqn", 100, total_steps=1_000)
-    meter.add_episodes(EPISODES[:1])
+    meter.add_episodes(EPISODES[:1], 90)
     meter.mark(90)
-    meter.add_episodes(EPISODES[1:])
+    meter.add_episodes(EPISODES[1:], 100)
     meter.row(Counts(120, 120, 0))
-    meter.add_episodes(EPISODES)
+    meter.add_episodes(EPISODES, 130)
     meter.keep(tmp_path)
     assert Unreported.kept(tmp_path, 90).num_episodes == 1
 
 
 def test_of_a_rollout_that_is_gathered_again_nothing_is_kept(tmp_path):
     meter = meter_of("ppo", 1_000, num_envs=4, rollout_length=16, batch_size=64)
-    meter.add_episodes(EPISODES[:1])
+    meter.add_episodes(EPISODES[:1], 64)
     meter.mark(64)
-    meter.add_episodes(EPISODES[1:])
+    meter.add_episodes(EPISODES[1:], 128)
     meter.keep(tmp_path)
     assert Unreported.kept(tmp_path, 64).num_episodes == 1
 
@@ -107,8 +109,11 @@ def test_of_a_rollout_that_is_gathered_again_nothing_is_kept(tmp_path):
 def test_what_had_happened_at_a_checkpoint_is_still_known_after_one_that_could_not_be_written(tmp_path, monkeypatch):
     known = []
 
+    def at_the_checkpoint():
+        return Unreported.kept(tmp_path, load_checkpoint(tmp_path)[1]["num_steps"])
+
     def full(*_, **__):
-        known.append(json.loads((tmp_path / FILE).read_bytes()))
+        known.append(at_the_checkpoint())
         raise OSError(28, "No space left on device")
 
     def fill_the_disk(event):
@@ -118,10 +123,10 @@ def test_what_had_happened_at_a_checkpoint_is_still_known_after_one_that_could_n
             raise Mistake
 
     settings = {**SMALL, "num_actors": 0, "log_interval_steps": 10_000, "checkpoint_interval_s": 1e-6}
+    settings |= {"eval_interval_steps": 220}
     with pytest.raises(Mistake):
         train("dqn", "CartPole-v1", run_dir=str(tmp_path), callbacks=[fill_the_disk], **settings)
-    assert known[0] == known[-1] == json.loads((tmp_path / FILE).read_bytes())
-    assert load_checkpoint(tmp_path)[1]["num_steps"] == known[0]["num_steps"]
+    assert Unreported() != known[0] == known[-1] == at_the_checkpoint()
 
 
 class FiveSteps(gymnasium.Env):

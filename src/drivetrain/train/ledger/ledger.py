@@ -126,18 +126,21 @@ class Ledger:
         grant = self._tally.wait(Side.PRODUCERS, decide)
         return grant if grant and grant.num_steps else None
 
-    def commit(self, actor: int, num_steps: int) -> bool:
-        """Report that granted steps are in the replay; False: the run stops, and whoever goes on takes them again."""
+    def commit(self, actor: int, num_steps: int) -> int:
+        """Report that granted steps are in the replay; how many steps the run has with them.
+
+        0: it stops, and whoever goes on with it takes them again.
+        """
         counts = self._tally.commit(Side.PRODUCERS, actor, num_steps, unless_stopping=True)
         if counts is None:
-            return False
+            return 0
         if not self._marks[_FIRST_STEP]:
             self._marks[_FIRST_STEP] = time.monotonic_ns()
         if self.rules.by_rounds or self._takeable(counts) > 0:
             self._tally.wake(Side.CONSUMERS)
         if counts.committed == self.rules.total_steps:
             self._wake_all()
-        return True
+        return counts.committed
 
     def give_back(self, actor: int) -> int:
         """Return what a dead actor was granted and did not commit; how many steps that was."""

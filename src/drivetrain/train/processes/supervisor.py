@@ -87,7 +87,6 @@ class Supervisor:
         self._failure = ""
         self._final_episodes: list[Episode] | None = None
         self._finished_s: float | None = None
-        self._drained_at: int | None = None  # steps at the checkpoint of a drain
         self._learned: tuple[Counts, float] | None = None  # what the learner has told of last, and when that was
         self._began_s = time.monotonic() - job.origin.elapsed_s
         self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin, job.unreported)
@@ -213,21 +212,22 @@ class Supervisor:
         if "reason" in report:
             child.reason = report["reason"]
         elif child.role == "actor":
-            self._meter.add_lags(report["lags"])
-            self._meter.add_episodes([Episode(*episode) for episode in report["episodes"]])
+            self._meter.add_lags(report["lags"], report["num_steps"])
+            for episode, ended_at in zip(report["episodes"], report["ended_at"], strict=True):
+                self._meter.add_episodes([Episode(*episode)], ended_at)
         elif "note" in report:
             self._display.note(report["note"])
         elif "saved" in report:
             self._meter.mark(report["saved"])
+            self._meter.keep(self._run_dir)
         elif "final_episodes" in report:
             self._final_episodes = [Episode(*episode) for episode in report["final_episodes"]]
         elif "num_steps" in report:  # an evaluation, a checkpoint
             if "eval_return" in report:
                 self._evaluated = report["num_steps"], report["num_updates"]
-            self._record(report)
             if "checkpoint_nbytes" in report:
-                self._meter.keep(self._run_dir)
-                self._drained_at = report["num_steps"] if self._memory.ledger.stopping else None
+                self._meter.keep(self._run_dir, is_written=True)
+            self._record(report)
         else:
             self._take_learning(**report)
 
@@ -344,16 +344,14 @@ class Supervisor:
         """Write a row of metrics, show it, and tell the callbacks."""
         with METRICS:
             self._metrics.write(row)
+            self._meter.keep_no_more_than_rows_lack(self._run_dir)
             self._display.show(row)
             self._callbacks.tell(row)
 
     def _end(self) -> None:
         """Say how the run ended, unless it finished."""
         kill_all(self._children)
-        committed = self._memory.ledger.counts().committed
-        if committed == self._drained_at:  # actors have told of their last episodes since
-            self._meter.mark(committed)
-            self._meter.keep(self._run_dir)
+        self._meter.keep(self._run_dir)  # actors have told of their last episodes since
         self._callbacks.require_none_raised()
         if self._failure:
             raise RunError(f"{self._failure}; {latest_checkpoint(self._run_dir)}")

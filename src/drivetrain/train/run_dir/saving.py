@@ -77,14 +77,14 @@ class Saver:
 
     def begin(self, arrays: Arrays, progress: Progress) -> None:
         """Write a checkpoint in a thread; the arrays are its own from now on."""
-        self._wait()
+        self.wait()
         self._thread = threading.Thread(target=self.save, args=(arrays, progress), name="checkpoint")
         self._thread.start()
 
     def save(self, arrays: Arrays, progress: Progress) -> None:
         """Write a checkpoint now, after the one being written; a failure is an outcome, no exception."""
         if threading.current_thread() is not self._thread:
-            self._wait()
+            self.wait()
         start_s = time.monotonic()
         try:
             meta = {**self._meta, **progress._asdict()}
@@ -113,7 +113,8 @@ class Saver:
         found, self._outcomes = self._outcomes, []
         return found
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written."""
         if self._thread is not None:
             self._thread.join()
 

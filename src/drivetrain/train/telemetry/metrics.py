@@ -21,7 +21,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +33,7 @@ from drivetrain.train.episode import Episode
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.run_dir.archives import append_whole, is_removed
+from drivetrain.train.telemetry.accounts import Accounts
 from drivetrain.train.telemetry.sinks.sink import Row, Sink
 from drivetrain.train.telemetry.sinks.table import Table
 from drivetrain.train.telemetry.sinks.tensorboard import TensorBoard
@@ -184,38 +184,40 @@ class Meter:
         self._row_s = time.monotonic()
         self._start_s = self._row_s - origin.elapsed_s
         self._row_counts = Counts(origin.num_steps, origin.num_steps, origin.num_updates)
-        self._unreported = unreported
-        self._marked = origin.num_steps, replace(unreported)
+        self._accounts = Accounts(origin.num_steps, unreported)
         self._learning: Row = {}
 
-    def add_episodes(self, episodes: Sequence[Episode]) -> None:
-        """Training episodes that ended."""
-        self._unreported.add_episodes(episodes)
+    def add_episodes(self, episodes: Sequence[Episode], num_steps: int) -> None:
+        """Training episodes that had ended after so many steps of the run."""
+        self._accounts.add_episodes(episodes, num_steps)
 
-    def add_lags(self, lags: Sequence[float]) -> None:
-        """Updates by which the weights of some acting steps were behind."""
-        self._unreported.add_lags(lags)
+    def add_lags(self, lags: Sequence[float], num_steps: int) -> None:
+        """Updates by which the weights of some acting steps were behind, of the first so many of the run."""
+        self._accounts.add_lags(lags, num_steps)
 
     def set_learning(self, metrics: Row) -> None:
         """The latest metrics of the learner."""
         self._learning = dict(metrics)
 
     def mark(self, num_steps: int) -> None:
-        """Whoever goes on from a checkpoint that is begun before the next mark does so from here.
+        """Whoever goes on from a checkpoint that is begun before the next mark does so from here."""
+        self._accounts.begin(num_steps)
 
-        A row of later steps, which that one does not have any more, may have told what happened before.
+    def keep(self, run_dir: Path, *, is_written: bool = False) -> None:
+        """Write down what is in no row at the mark, for whoever goes on from the checkpoint.
+
+        Until that `is_written`, also what was in none at the one before, which a kill leaves. Nothing where there is no
+        room: checkpoints tell of that.
         """
-        if num_steps >= self._row_counts.committed:
-            self._marked = num_steps, replace(self._unreported)
-
-    def keep(self, run_dir: Path) -> None:
-        """Write down what the next row would have had at the mark, for whoever goes on from the checkpoint.
-
-        Not where there is no room: checkpoints tell of that.
-        """
-        num_steps, unreported = self._marked
+        if is_written:
+            self._accounts.finish()
         with contextlib.suppress(OSError):
-            unreported.keep(run_dir, num_steps)
+            self._accounts.keep(run_dir)
+
+    def keep_no_more_than_rows_lack(self, run_dir: Path) -> None:
+        """Write that down anew where a row, which is written by now, was of a checkpoint's very step."""
+        if self._accounts.is_outdated:
+            self.keep(run_dir)
 
     def has_news(self, counts: Counts) -> bool:
         """Whether steps or updates were done since the last row."""
@@ -242,12 +244,10 @@ class Meter:
             "steps_per_s": (counts.committed - self._row_counts.committed) / elapsed_s,
             "updates_per_s": (counts.updates - self._row_counts.updates) / elapsed_s,
             "update_ratio": achieved_ratio(self._rules, counts),
-            **self._unreported.row(),
+            **self._accounts.close(counts.committed),
             **self._learning,
         }
-        self._row_s, self._row_counts, self._unreported = now_s, counts, Unreported()
-        if self._marked[0] == counts.committed:  # rows of later steps are cut where a run goes on
-            self.mark(counts.committed)
+        self._row_s, self._row_counts = now_s, counts
         return row
 
 

@@ -1,8 +1,9 @@
 """What has happened since the last row of metrics, in sums: means are made of them when the next row is.
 
-Meter -> Unreported --keep, with a checkpoint--> RUN/unreported.json --kept, on resuming--> Meter
+Accounts -> Unreported --keep, with a checkpoint--> RUN/unreported.json --kept, on resuming--> Accounts
 
-A checkpoint may lie between two rows. Whoever goes on from it has what happened before it in its first row.
+A checkpoint may lie between two rows. Whoever goes on from it has what happened before it in its first row. While one
+is written, the file has what belongs to it and to the one before: a kill leaves either.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from drivetrain.core.aside import save_text
 from drivetrain.train.episode import Episode
@@ -51,6 +53,18 @@ class Unreported:
             self.total_lag += lag
             self.max_lag = max(self.max_lag, lag)
 
+    def add(self, other: "Unreported") -> None:
+        """What another one has gathered."""
+        for name, value in asdict(other).items():
+            setattr(self, name, max(self.max_lag, value) if name == "max_lag" else getattr(self, name) + value)
+
+    def remove_episodes(self, episodes: Iterable[Episode]) -> None:
+        """Take out some of those that were added."""
+        removed = Unreported()
+        removed.add_episodes(episodes)
+        for name, value in asdict(removed).items():
+            setattr(self, name, getattr(self, name) - value)
+
     def row(self) -> Row:
         """Its part of a row; NaN where nothing was added."""
         row: Row = {
@@ -63,24 +77,33 @@ class Unreported:
             row["success_rate"] = self.total_success / self.num_told
         return row
 
-    def keep(self, run_dir: Path, num_steps: int) -> None:
+    def keep(self, run_dir: Path, num_steps: int, *, before: "tuple[int, Unreported] | None" = None) -> None:
         """Write it down for whoever goes on from the checkpoint of so many steps.
+
+        Args:
+            run_dir: The run's folder.
+            num_steps: Steps of the run at that checkpoint.
+            before: The same of the checkpoint that is there until that one is.
 
         Raises:
             OSError: It cannot be written; what was kept before is as it was.
         """
-        if self == Unreported():
+        sums: dict[str, Any] = {"num_steps": num_steps, **asdict(self)}
+        if before is not None and before[0] != num_steps and before[1] != Unreported():
+            sums["before"] = {"num_steps": before[0], **asdict(before[1])}
+        if self == Unreported() and "before" not in sums:
             (run_dir / FILE).unlink(missing_ok=True)
         else:
-            save_text(run_dir / FILE, json.dumps({"num_steps": num_steps, **asdict(self)}) + "\n")
+            save_text(run_dir / FILE, json.dumps(sums) + "\n")
 
     @classmethod
     def kept(cls, run_dir: Path, num_steps: int) -> "Unreported":
         """What was kept with the checkpoint of so many steps; an empty one if nothing was, or it cannot be read."""
         with contextlib.suppress(OSError, *_DAMAGED):
-            sums = json.loads((run_dir / FILE).read_bytes())
-            if sums.pop("num_steps") == num_steps:
-                return cls(**{name: type(zero)(sums[name]) for name, zero in asdict(cls()).items()})
+            found = json.loads((run_dir / FILE).read_bytes())
+            for sums in (found, found.get("before", found)):
+                if sums["num_steps"] == num_steps:
+                    return cls(**{name: type(zero)(sums[name]) for name, zero in asdict(cls()).items()})
         return cls()
 
 

@@ -41,9 +41,9 @@ def run(assignment: Assignment, reports: Reports) -> None:
         lag = max(0, ledger.updates - weights.num_updates)  # weights are published before their updates are counted
         if board is not None and actor.moments is not None:
             board.publish(assignment.index, actor.moments.table)
-        if not commit(assignment.index, num_steps):  # likewise
+        if not (committed := commit(assignment.index, num_steps)):  # likewise
             break
-        news.add(lag, episodes)
+        news.add(lag, episodes, committed)
     news.tell()
     ledger.note_work(assignment.index)  # environments may hang when they are closed, too
     actor.close()
@@ -96,11 +96,15 @@ class News:
         self._told_s = time.monotonic()
         self._lags: list[int] = []
         self._episodes: list[Episode] = []
+        self._ended_at: list[int] = []
+        self._num_steps = 0
 
-    def add(self, lag: int, episodes: list[Episode]) -> None:
-        """One acting step: updates by which its weights were behind, and the episodes it ended."""
+    def add(self, lag: int, episodes: list[Episode], num_steps: int) -> None:
+        """One acting step: updates by which its weights were behind, the episodes it ended, the run's steps then."""
         self._lags.append(lag)
         self._episodes += episodes
+        self._ended_at += [num_steps] * len(episodes)
+        self._num_steps = num_steps
         if (
             len(self._lags) >= _REPORT_LAGS
             or len(self._episodes) >= _REPORT_EPISODES
@@ -112,8 +116,9 @@ class News:
     def tell(self) -> None:
         """Report; what finds no room in the pipe is lost."""
         for start in range(0, max(len(self._episodes), 1), _REPORT_EPISODES):
-            episodes = self._episodes[start : start + _REPORT_EPISODES]
-            self._reports.offer({"lags": self._lags, "episodes": episodes})
+            part = slice(start, start + _REPORT_EPISODES)
+            report = {"episodes": self._episodes[part], "ended_at": self._ended_at[part]}
+            self._reports.offer({"lags": self._lags, "num_steps": self._num_steps, **report})
             self._lags = []
         self._told_s = time.monotonic()
-        self._episodes = []
+        self._episodes, self._ended_at = [], []

@@ -211,9 +211,15 @@ class Learning:
         self._saver.save(*self._saved())
 
     def _saved(self) -> tuple[Arrays, Progress]:
-        """What a checkpoint holds from here on; the supervisor is told, which keeps what has happened by now."""
-        arrays, progress = self._learner.learned.arrays(), self._progress()
+        """What a checkpoint holds from here on; the supervisor is told, which keeps what has happened by now.
+
+        It has heard by then of the one before, which is there until this one is.
+        """
+        self._saver.wait()
+        self._tell()
+        progress = self._progress()
         self._reports.send({"saved": progress.num_steps})
+        arrays = self._learner.learned.arrays()
         return {**arrays, **(self._rounds.arrays() if self._rounds is not None else {})}, progress
 
     def _progress(self) -> Progress:
