@@ -17,7 +17,7 @@ from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.episode import Episode
 from drivetrain.train.ledger.ledger import Counts
-from drivetrain.train.ledger.rules import START, Rules
+from drivetrain.train.ledger.rules import START, Origin, Rules
 from drivetrain.train.run_dir import saving
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.telemetry.metrics import Meter
@@ -95,6 +95,16 @@ def test_what_happens_while_a_checkpoint_is_written_is_not_kept_with_it_and_what
     meter.add_episodes(EPISODES, 130)
     meter.keep(tmp_path)
     assert Unreported.kept(tmp_path, 90).num_episodes == 1
+
+
+def test_a_run_that_goes_on_from_its_very_end_tells_in_a_row_what_a_kill_has_kept_from_one():
+    end, origin = Counts(1_000, 1_000, 400), Origin(num_steps=1_000, num_updates=400)
+    meter = Meter(Rules.of(TrainConfig.default("dqn", "E")), 100, origin, Unreported())
+    assert not meter.has_news(end)
+    meter.add_episodes(EPISODES, 1_000)
+    assert meter.has_news(end)
+    assert meter.row(end)["episode_length"] == 4.5
+    assert not meter.has_news(end)
 
 
 def test_of_a_rollout_that_is_gathered_again_nothing_is_kept(tmp_path):

@@ -51,6 +51,11 @@ class Accounts:
     def _to_add_to(self, num_steps: int) -> list[Unreported]:
         return [self._open, *(sums for at, sums in (self._begun, self._written) if num_steps <= at)]
 
+    @property
+    def has_news(self) -> bool:
+        """Whether anything has happened since the last row."""
+        return self._open != Unreported()
+
     def close(self, num_steps: int) -> Row:
         """The part of a row after so many steps; what is added from here on is the next one's."""
         told, self._open = self._open, Unreported()

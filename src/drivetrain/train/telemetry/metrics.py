@@ -220,8 +220,8 @@ class Meter:
             self.keep(run_dir)
 
     def has_news(self, counts: Counts) -> bool:
-        """Whether steps or updates were done since the last row."""
-        return counts[1:] != self._row_counts[1:]
+        """Whether steps or updates were done since the last row, or before a resume what no row has told."""
+        return counts[1:] != self._row_counts[1:] or self._accounts.has_news
 
     def row_is_due(self, counts: Counts) -> bool:
         """Whether the run has passed the next multiple of the log interval."""
