@@ -87,6 +87,17 @@ def test_an_actor_that_cannot_be_started_again_ends_the_run_when_the_learner_has
     assert load_checkpoint(tmp_path)[1]["num_steps"] >= killed_at[0] > 200
 
 
+def test_a_run_that_is_told_to_end_with_all_its_processes_as_they_begin_ends_by_that(tmp_path, monkeypatch):
+    def begin(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise RunError("the process that begins the others was killed by SIGTERM")
+
+    monkeypatch.setattr(ForkServer, "begin", begin)
+    with pytest.raises(SystemExit) as ended:
+        train("dqn", "CartPole-v1", num_actors=1, run_dir=str(tmp_path / "run"), **SMALL)
+    assert ended.value.code == 128 + signal.SIGTERM
+
+
 def test_a_killed_learner_ends_the_run_with_an_error_and_a_usable_checkpoint(start):
     run = start(*ENDLESS)
     run.wait_until_learning()
