@@ -35,7 +35,7 @@ from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.run_dir.archives import Arrays
-from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.run_dir.checkpoint import has_best_policy, load_checkpoint, load_replay
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -166,7 +166,10 @@ class Loop:
         if self._interruption.signum:  # before anything was done
             self._leave()
         self._learn()  # what the checkpoint left to do
-        self._next_eval = next_evaluation(self._config, self._metrics.evaluated_steps)
+        num_steps, num_updates = self._metrics.evaluated
+        self._next_eval = next_evaluation(self._config, num_steps)
+        if num_updates == self._job.origin.num_updates and has_best_policy(self._job.run_dir):
+            self._evaluated = num_updates  # the weights that an earlier session has left
         if self._counts.committed < self._rules.total_steps:
             self._evaluate_where_due()  # what the end of an earlier session has left out
         while self._counts.committed < self._rules.total_steps:

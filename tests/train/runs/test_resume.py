@@ -136,6 +136,13 @@ def test_an_evaluation_that_was_due_and_not_told_is_played_when_the_run_goes_on(
     assert 400 <= evaluations_of(tmp_path / "run")[0]["num_steps"] < 600, "before the next one is due"
 
 
+@pytest.mark.parametrize("num_actors", [0, pytest.param(1, marks=pytest.mark.whole)])
+def test_weights_that_were_evaluated_before_are_not_evaluated_again_when_the_run_goes_on(copy, num_actors):
+    evaluations = evaluations_of(copy)
+    assert resume(copy, total_steps=401, num_actors=num_actors).num_updates == 100, "there is no update for one step"
+    assert evaluations_of(copy) == evaluations
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("num_actors", [0, 1])
 def test_a_run_killed_while_it_saved_its_first_best_policy_goes_on(tmp_path, num_actors):

@@ -82,9 +82,12 @@ class MetricsFile:
                 self._try(sink.name, partial(sink.write, finite))
 
     @property
-    def evaluated_steps(self) -> int:
-        """The environment steps at the last evaluation that was told, in this session or before; 0: there was none."""
-        return 0 if self._evaluated is None else self._evaluated[0]
+    def evaluated(self) -> tuple[int, int]:
+        """Environment steps and updates at the last evaluation that was told, in this session or before.
+
+        0 and -1: there was none.
+        """
+        return (0, -1) if self._evaluated is None else self._evaluated
 
     def _at_its_path(self) -> IO[bytes]:
         """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
