@@ -33,7 +33,7 @@ SMALL = {
 
 def test_two_runs_of_a_seed_are_equal_to_the_last_bit_and_another_seed_is_not(tmp_path):
     results = [
-        train("dqn", "CartPole-v1", seed=seed, run_dir=str(tmp_path / name), **SMALL)
+        train("dqn", "CartPole-v1", seed=seed, run_dir=str(tmp_path / name), checkpoint_interval_s=1e6, **SMALL)
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     ]
     arrays = [load_checkpoint(result.run_dir)[0] for result in results]
