@@ -1,7 +1,8 @@
 """Random functions in jnp keep their meaning through all passes: positions that wrap around, choices, branches, loops.
 
 The random programs of `test_every_pass` are made of our operations; these are written as environments are, so that
-positions are wrapped and clamped by JAX, and costly work hangs on conditions that positions hang on, too.
+positions are wrapped and clamped by JAX, and costly work hangs on conditions that positions hang on, too. Floats are
+only computed with where there is one right result, to the bit, in whatever order passes leave.
 """
 
 import jax
@@ -19,14 +20,22 @@ from drivetrain.sim.ir.passes.pipeline import simplified, vectorizable
 
 NUM_ENVS = 13
 INTEGERS = ("int32", "int32", "uint32", "int8", "uint8")
+NUMBERS = (*INTEGERS, "float32")
 SHAPES = ((), (), (), (3,), (5,), (2, 3), (70,))
 EDGES = (-(2**31), -129, -128, -100, -9, -3, -2, -1, 0, 1, 2, 3, 5, 7, 8, 31, 32, 100, 127, 128, 255, 2**31 - 1)
+FLOATS = (0.0, -0.5, 0.5, 1.0, -1.0, 2.5, -7.25, 127.5, -129.0, 65520.0, 2.0**31, -(2.0**33), np.inf, -np.inf, np.nan)
+BINARY_OF_FLOATS = (lax.add, lax.sub, lax.mul, lax.max, lax.min, lax.rem, jnp.mod)
 BINARY = (
     lax.add, lax.sub, lax.mul, lax.max, lax.min, lax.div, lax.rem, lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor,
     lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic, jnp.mod, jnp.floor_divide,
 )  # fmt: skip
 COMPARISONS = (lax.lt, lax.le, lax.eq, lax.ne, lax.gt, lax.ge)
-REDUCTIONS = (jnp.sum, jnp.max, jnp.min, jnp.argmax, jnp.argmin, jnp.prod, jnp.any, jnp.all)
+REDUCTIONS = (jnp.max, jnp.min, jnp.argmax, jnp.argmin, jnp.any, jnp.all, jnp.sum, jnp.prod)
+ROUNDINGS = (jnp.floor, jnp.ceil, jnp.round, jnp.trunc, jnp.sign, jnp.abs, jnp.isfinite)
+
+
+def is_float(x):
+    return x.dtype == jnp.float32
 
 
 def costly(x):
@@ -53,8 +62,7 @@ class Written:
         other = self.value(lambda y: (y.shape, y.dtype) == (x.shape, x.dtype))
         if other is not None and self.choice([True, False]):
             return other
-        limits = np.iinfo(x.dtype) if x.dtype != bool else None
-        number = self.choice([n for n in EDGES if limits is None or limits.min <= n <= limits.max])
+        number = self.choice([bool(n) for n in EDGES] if x.dtype == bool else edges_of(x.dtype))
         return jnp.full(x.shape, number, x.dtype)
 
     def condition(self):
@@ -73,16 +81,18 @@ class Written:
 
     def operation(self, depth):
         """One more value."""
-        kinds = ["binary"] * 3 + ["compare", "choose", "choose", "read", "read", "write", "move", "reduce", "convert"]
-        kind = self.choice(kinds + ["cond", "loop"] * (depth < 1))
+        kinds = ["binary"] * 3 + ["compare", "choose", "choose", "read", "read", "write", "move", "reduce"]
+        kind = self.choice([*kinds, "convert", "round"] + ["cond", "loop"] * (depth < 1))
         x = self.value(lambda x: x.dtype != bool)
         array = self.value(lambda x: x.shape != () and x.dtype != bool)
         if kind == "binary":
-            return self.choice(BINARY)(x, self.alike(x))
+            return self.choice(BINARY_OF_FLOATS if is_float(x) else BINARY)(x, self.alike(x))
         if kind == "compare":
             return self.choice(COMPARISONS)(x, self.alike(x))
         if kind == "convert":
-            return x.astype(self.choice(INTEGERS))
+            return x.astype(self.choice(NUMBERS))
+        if kind == "round":
+            return self.rounded(x)
         if kind == "choose":
             work = self.choice(
                 [costly, lambda y: y, lambda y: costly(y) if not y.shape else jnp.cumsum(y).reshape(y.shape)]
@@ -98,11 +108,19 @@ class Written:
         if kind == "move":
             return self.choice([jnp.flip, jnp.cumsum, jnp.sort, jnp.transpose, lambda y: jnp.roll(y, 2)])(array)
         if kind == "reduce":
-            return self.choice(REDUCTIONS)(array).astype(jnp.int32)
+            return self.choice(REDUCTIONS[:-2] if is_float(array) else REDUCTIONS)(array).astype(jnp.int32)
         if kind == "cond":
             return lax.cond(self.condition(), lambda: self.inner(x), lambda: self.inner(x))
         count = self.choice([2, lax.rem(self.value(lambda x: x.shape == () and x.dtype == jnp.int32), jnp.int32(3))])
         return lax.fori_loop(0, count, lambda i, c: self.inner(c, i), x)
+
+    def rounded(self, x):
+        """A float as a whole number, or what float16 makes of two values: JAX warns of large constants."""
+        if self.choice([True, False]) and is_float(x):
+            return self.choice(ROUNDINGS)(x).astype(jnp.float32)
+        other = self.value(lambda y: (y.shape, y.dtype) == (x.shape, x.dtype))
+        function = self.choice([lax.add, lax.sub, lax.mul, lax.max])
+        return function(x.astype(jnp.float16), other.astype(jnp.float16)).astype(x.dtype)
 
     def inner(self, x, *more):
         """A few operations in a block of their own, and a value like x of them."""
@@ -113,10 +131,11 @@ class Written:
 
 
 def random_function(seed):
-    """A function of random integers, and arguments for a batch of environments."""
+    """A function of random numbers, and arguments for a batch of environments."""
     rng = np.random.default_rng(seed)
     forms = [((), "int32"), ((), "int32"), ((), "uint32"), ((3,), "int32"), ((70,), "int32"), ((5,), "uint8")]
-    forms += [(SHAPES[rng.integers(len(SHAPES))], INTEGERS[rng.integers(len(INTEGERS))]) for _ in range(3)]
+    forms += [((), "float32"), ((5,), "float32")]
+    forms += [(SHAPES[rng.integers(len(SHAPES))], NUMBERS[rng.integers(len(NUMBERS))]) for _ in range(3)]
 
     def function(*known):
         writing = Written(np.random.default_rng([seed, 1]), known)  # the same in every trace
@@ -129,11 +148,17 @@ def random_function(seed):
 
 def some(rng, shape, dtype):
     """Small numbers, and those at the edges of what is decided by them."""
+    least = -9 if dtype.startswith(("int", "float")) else 0
+    numbers = np.where(rng.random(shape) < 0.5, rng.choice(edges_of(dtype), shape), rng.integers(least, 10, shape))
+    return numbers.astype(dtype)
+
+
+def edges_of(dtype):
+    """Numbers of a type at the edges of what is decided by them."""
+    if dtype == "float32":
+        return list(FLOATS)
     limits = np.iinfo(dtype)
-    edges = [n for n in EDGES if limits.min <= n <= limits.max]
-    return np.where(
-        rng.random(shape) < 0.5, rng.choice(edges, shape), rng.integers(max(limits.min, -9), 10, shape)
-    ).astype(dtype)
+    return [n for n in EDGES if limits.min <= n <= limits.max]
 
 
 @pytest.mark.release
