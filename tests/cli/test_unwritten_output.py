@@ -1,8 +1,6 @@
 """Output that cannot be written, as nobody reads it any more or the disk is full, is told by the exit code."""
 
 import os
-import resource
-import signal
 import subprocess
 import sys
 
@@ -10,17 +8,16 @@ import pytest
 
 from drivetrain.cli.main import OUTPUT_CLOSED
 
-
-def no_room():
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+NO_ROOM = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"]
+"""What is behind it can write into no file."""
 
 
-def command(arguments, **options):
+def command(arguments, behind=(), **options):
     """One whose output Python collects, as it does where a file or a pipe takes it, and which leaves no files."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    return subprocess.run([sys.executable, "-m", "drivetrain", *arguments], env=environment, check=False, **options)
+    words = [*behind, sys.executable, "-m", "drivetrain", *arguments]
+    return subprocess.run(words, env=environment, check=False, **options)
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def nobody():
 
 def test_output_for_which_there_is_no_room_is_one_sentence(tmp_path):
     with (tmp_path / "output").open("wb") as full:
-        done = command(["--help"], stdout=full, stderr=subprocess.PIPE, preexec_fn=no_room)
+        done = command(["--help"], NO_ROOM, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
     assert done.stderr.startswith(b"drivetrain: error: File too large: ")
     assert done.stderr.count(b"\n") == 1
