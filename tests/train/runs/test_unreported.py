@@ -249,10 +249,9 @@ def test_a_checkpoint_of_rollouts_that_processes_gather_keeps_no_episode_of_the_
 
     def look(event):
         if event.kind == "checkpoint":
-            kept.append((reached[-1], Unreported.kept(tmp_path / "run", reached[-1]).num_episodes))
-            reached.append(event.num_steps)
+            kept.append((event.num_steps, Unreported.kept(tmp_path / "run", event.num_steps).num_episodes))
 
-    reached, kept = [0], []  # of a checkpoint something is kept once callbacks are told of it
+    kept = []
     rollouts = {"num_envs": 2, "rollout_length": 50, "batch_size": 100, "num_epochs": 1, "hidden": (8,)}
     settings = {**rollouts, "log_interval_steps": 10_000, "total_steps": 500, "eval_interval_steps": 100_000}
     settings |= {"checkpoint_interval_s": 1e-6, "eval_episodes": 1, "final_eval_episodes": 1}
