@@ -35,14 +35,12 @@ def built() -> Path:
     """
     import importlib.metadata  # slow, and every recorded process imports this file
 
-    from drivetrain.core.extras import install_command
+    from drivetrain.core.extras import missing_extra
 
     try:
         version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        raise MissingExtra(
-            f"--torch-operators: this needs torch, which is not installed: {install_command('torch')}"
-        ) from None
+    except importlib.metadata.PackageNotFoundError as error:
+        raise MissingExtra(f"--torch-operators: {missing_extra(error)}") from error
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     library = user_cache(f"torch-operators-{version}-python-{python}") / f"{_NAME}.so"
     if library.exists() and library.stat().st_mtime > _SOURCE.stat().st_mtime:
