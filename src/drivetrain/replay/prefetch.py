@@ -39,7 +39,7 @@ class Prefetcher(Generic[Batch]):
         )
         # Runs when this object is collected, or before the interpreter ends, unless close() did all of it: a daemon
         # thread that came back from native code after that would bring the process down.
-        self._end = weakref.finalize(self, _end, self._ahead, thread, os.getpid())
+        self._end = weakref.finalize(self, _end, self._ahead, thread)
         self._thread = thread
         thread.start()
 
@@ -75,7 +75,7 @@ class Prefetcher(Generic[Batch]):
 
     def close(self) -> None:
         """End the thread; batches drawn ahead are dropped. Where Ctrl-C has ended a call, another one does the rest."""
-        _end(self._ahead, self._thread, self._ahead.pid)
+        _end(self._ahead, self._thread)
         self._end.detach()
 
     def __enter__(self) -> "Prefetcher[Batch]":
@@ -140,8 +140,8 @@ def _draw(ahead: _Ahead[Batch], draw: Callable[[], Batch], timeout_s: float) -> 
     return None
 
 
-def _end(ahead: "_Ahead[Batch]", thread: threading.Thread, pid: int) -> None:
-    if os.getpid() != pid:
+def _end(ahead: "_Ahead[Batch]", thread: threading.Thread) -> None:
+    if os.getpid() != ahead.pid:
         return  # forked: the thread is the parent's
     ahead.stopped = True
     ahead.wake()
