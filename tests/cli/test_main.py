@@ -164,6 +164,16 @@ def test_ctrl_c_while_a_class_is_made_is_without_a_word(verb, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_another_ctrl_c_as_the_command_clears_up_after_the_first_is_without_a_word(verb, monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    verb(raising(KeyboardInterrupt()))
+    monkeypatch.setattr(command, "drop_unwritten", interrupted)
+    assert command.main(["doctor"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_ctrl_c_while_our_native_code_loads_numpy_is_without_a_word():
     code = """
 import signal, sys

@@ -120,6 +120,20 @@ print(program.run(Path(sys.argv[1]), ["-c", sys.argv[2]]))
     assert done.stdout.decode() == "[True, True, False]\n0\n"
 
 
+def test_a_profiler_whose_caller_wants_to_hear_of_no_ended_process_says_how_the_program_ended(tmp_path):
+    script = """
+import signal, sys
+from pathlib import Path
+from drivetrain.scope import program
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print(program.run(Path(sys.argv[1]), ["-c", sys.argv[2]]), signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN)
+"""
+    asks = "import signal, sys; sys.exit(3 if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN else 4)"
+    done = alone(script, tmp_path / "run.scope", asks)
+    assert done.stdout.decode() == "3 True\n"
+
+
 def test_a_signal_that_comes_before_the_program_has_begun_reaches_it(tmp_path):
     script = """
 import os, signal, subprocess, sys

@@ -5,14 +5,16 @@
 //
 // The kernel reads the same counter, with a fence and a lock around it. It takes it for its clock only where it is
 // invariant and the same on all cores, and goes on watching that; where it does not, this is the kernel's clock. The
-// rate is measured while it is used. What is off in between is at most 0.2 ms times the error of the rate: 0.1 us where
-// NTP slews by the 500 ppm that it may, nanoseconds as a rule.
+// rate is measured while it is used. What is off in between is nanoseconds as a rule; at most it is 0.2 ms times the
+// error of the rate, 0.1 us where NTP slews by the 500 ppm that it may, and 1,024 ticks of a thread that was held up
+// while it read both.
 #pragma once
 
 #include <time.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -59,15 +61,23 @@ struct Moment {
   std::uint64_t counter = 0, ns = 0;
 };
 
+/// The present one; nothing where the thread was interrupted between the two.
+inline std::optional<Moment> present_moment() noexcept {
+  constexpr std::uint64_t kMostTicks = 1 << 11;
+  const std::uint64_t before = read_counter(), ns = monotonic_ns(), took = read_counter() - before;
+  if (took > kMostTicks) return std::nullopt;
+  return Moment{before + took / 2, ns};
+}
+
 /// From when on rates are measured, 1 ms ago, so that the first event of a recording costs what the others do; nothing
-/// where the counter is no clock.
+/// where the counter is no clock, or no moment is found.
 inline Moment first_moment() noexcept {
-  Moment first;
-  if (!counter_is_clock()) return first;
-  first = {read_counter(), monotonic_ns()};
-  while (monotonic_ns() < first.ns + 1'000'000) {
+  if (!counter_is_clock()) return {};
+  std::optional<Moment> first;
+  for (int i = 0; i < 100 && !first; ++i) first = present_moment();
+  while (first && monotonic_ns() < first->ns + 1'000'000) {
   }
-  return first;
+  return first.value_or(Moment{});
 }
 
 /// Of one thread. Plain data, all 0 to begin with.
@@ -86,33 +96,32 @@ class ThreadClock {
     if (base_.ns == 0) return later(monotonic_ns());
     const std::uint64_t counter = read_counter(), ticks = counter - from_.counter;
     if (ticks >= valid_ticks_) [[unlikely]]
-      return later(ask(counter));
+      return later(ask());
     return later(from_.ns + (ticks * rate_ >> 32));
   }
 
  private:
   static constexpr std::uint64_t kValidNs = 200'000;
   static constexpr std::uint64_t kLeastBaseNs = 1'000'000, kMostBaseNs = 200'000'000;  // rates are measured over
-  static constexpr std::uint64_t kMostTicks = 1 << 14;  // of one reading of both; more where the thread was interrupted
 
   std::uint64_t later(std::uint64_t ns) noexcept { return last_ns_ = ns < last_ns_ ? last_ns_ : ns; }
 
   /// The kernel's clock, and from when on it goes with the counter.
-  std::uint64_t ask(std::uint64_t counter) noexcept {
-    const std::uint64_t ns = monotonic_ns(), took = read_counter() - counter;
+  std::uint64_t ask() noexcept {
+    const std::optional<Moment> present = present_moment();
     valid_ticks_ = 0;
-    if (took > kMostTicks) return ns;
-    from_ = {counter + took / 2, ns};
+    if (!present) return monotonic_ns();
+    from_ = *present;
     if (from_.counter <= base_.counter) {  // it began anew, after a suspension
       base_ = from_;
       rate_ = 0;
-    } else if (ns - base_.ns >= kLeastBaseNs) {
+    } else if (from_.ns - base_.ns >= kLeastBaseNs) {
       measure();
     }
     // No more than in 0.2 ms at 10 GHz: a rate is wrong by any factor where the counter went on in a suspension, and this
     // clock did not.
     if (rate_ != 0) valid_ticks_ = std::min((kValidNs << 32) / rate_, kValidNs * 10);
-    return ns;
+    return from_.ns;
   }
 
   /// Nanoseconds per tick, in 2^-32.

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import platform
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -29,7 +30,7 @@ from drivetrain.core import machine
 from drivetrain.core.aside import save_text
 from drivetrain.core.errors import DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
-from drivetrain.core.interrupts import raise_swallowed, without_interrupts
+from drivetrain.core.interrupts import holding_back, raise_swallowed
 from drivetrain.core.outputs import require_folders
 from drivetrain.core.words import size
 from drivetrain.scope.report.console import Console
@@ -134,7 +135,7 @@ def shared_memory() -> str:
         child = multiprocessing.get_context("spawn").Process(target=lock_and_die, args=(segment.handle(),))
         resource_tracker.ensure_running()  # which lets Ctrl-C through again when it starts
         try:
-            with without_interrupts():
+            with holding_back(signal.SIGINT):
                 child.start()
             child.join(CHILD_TIMEOUT_S)
         finally:

@@ -47,10 +47,11 @@ OUTPUT_CLOSED = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; argv is without the program's name."""
-    if argv is not None:
-        return answer(list(argv))
-    code = answer(sys.argv[1:])
-    if code == INTERRUPTED:  # the interpreter ends next
+    try:
+        code = answer(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # one more, while `answer` clears up after the first
+        code = INTERRUPTED
+    if argv is None and code == INTERRUPTED:  # the interpreter ends next
         end_at_next_interrupt()
     return code
 

@@ -72,9 +72,9 @@ def raise_swallowed() -> None:
 
 
 @contextmanager
-def without_interrupts() -> Generator[None, None, None]:
-    """Start processes inside the block whom Ctrl-C does not reach; here it comes after the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def holding_back(*signums: signal.Signals) -> Generator[None, None, None]:
+    """Start processes inside the block that signals reach when they let them; here they come after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signums)
     try:
         yield
     finally:

@@ -96,6 +96,8 @@ def run(
             # What was opened for the program stays open, as `<(...)` of a shell; what we open is not inherited.
             process = subprocess.Popen([sys.executable, *command], env=environment, close_fds=False)
             before.update({signum: signal.signal(signum, forward) for signum in ignored})
+            if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # which nobody is told exit codes with
+                before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for signum in early:  # also those of the group, which the program was no part of yet
                 process.send_signal(signum)
             with Readings(folder) if gpu.takes_readings else contextlib.nullcontext():

@@ -87,12 +87,23 @@ def test_an_actor_that_cannot_be_started_again_ends_the_run_when_the_learner_has
     assert load_checkpoint(tmp_path)[1]["num_steps"] >= killed_at[0] > 200
 
 
-def test_a_run_that_is_told_to_end_with_all_its_processes_as_they_begin_ends_by_that(tmp_path, monkeypatch):
-    def begin(*_, **__):
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise RunError("the process that begins the others was killed by SIGTERM")
+def test_a_run_that_is_told_to_end_last_of_all_its_processes_as_they_begin_ends_by_that(tmp_path, monkeypatch):
+    make, begin = ForkServer.__init__, ForkServer.begin
 
-    monkeypatch.setattr(ForkServer, "begin", begin)
+    def made(server, *given, **named):
+        others = children_of(os.getpid())
+        make(server, *given, **named)
+        (pid,) = {*children_of(os.getpid())} - {*others}
+        os.kill(int(pid), signal.SIGTERM)
+
+    def told_to_end(*given, **named):
+        monkeypatch.undo()
+        process = begin(*given, **named)  # which waits until the server has imported
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(ForkServer, "__init__", made)
+    monkeypatch.setattr(ForkServer, "begin", told_to_end)
     with pytest.raises(SystemExit) as ended:
         train("dqn", "CartPole-v1", num_actors=1, run_dir=str(tmp_path / "run"), **SMALL)
     assert ended.value.code == 128 + signal.SIGTERM

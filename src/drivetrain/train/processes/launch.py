@@ -23,6 +23,7 @@ from typing import IO, Any
 from drivetrain.core.errors import DrivetrainError, RunError
 from drivetrain.core.fork_server import ForkServer, Service, serve
 from drivetrain.core.garbage import uncollected
+from drivetrain.core.interrupts import holding_back
 from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault, what
@@ -30,6 +31,8 @@ from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
 
+_OF_A_JOB = (signal.SIGTERM, signal.SIGHUP)
+"""What schedulers send to all processes of a job."""
 _MODULE = "drivetrain.train.processes.launch"
 _ROLES = "drivetrain.train.processes.roles"
 _WITHOUT_FRAMEWORK = [f"{_ROLES}.actor", f"{_ROLES}.evaluator"]
@@ -185,7 +188,7 @@ def print_without_fail() -> None:
 
 def fork_server(run_dir: Path) -> ForkServer:
     """What the processes of a run are forked from; what importing prints is in its logs."""
-    with _opened(run_dir / "logs" / "fork-server.log") as log:
+    with _opened(run_dir / "logs" / "fork-server.log") as log, holding_back(*_OF_A_JOB):  # until it ignores them
         return ForkServer(_MODULE, environment=one_thread_environment(os.environ), log=log)
 
 
@@ -194,13 +197,13 @@ def main() -> None:
     print_without_fail()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ends = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.getsignal(signal.SIGHUP)}
-    _handle(ends)
     ignored = dict.fromkeys(ends, signal.SIG_IGN)
     files = list(map(int, sys.argv[1:]))
     task = told()
     if isinstance(task, Service):
         go_by("fork server")
         _handle(ignored)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_A_JOB)
         with uncollected(for_good=True):
             for role in _WITHOUT_FRAMEWORK:
                 importlib.import_module(role)

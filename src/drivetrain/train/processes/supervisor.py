@@ -117,8 +117,6 @@ class Supervisor:
                     self._start("actor", index)
                 self._start("evaluator", 0)
         except RunError as error:
-            if self._signum:  # a scheduler's reaches the fork server, too, maybe before that ignores it
-                raise_for(self._signum)
             raise RunError(f"{error}; {latest_checkpoint(self._run_dir)}") from error
 
     def run(self) -> Result:
