@@ -44,31 +44,6 @@ inline float largest_of(const float* values, std::size_t count, SimdLevel simd =
   });
 }
 
-/// Rows that the caller will read of each leaf found: asked for while other leaves are searched for.
-///
-/// An address whose page has to be looked up keeps the processor until it is, so some rows are begun one right after
-/// the other, which looks up their pages together. And it keeps only so many lines under way; what is asked for
-/// beyond is lost. The other lines of rows therefore follow later, some at a time.
-struct RowsAhead {
-  static constexpr unsigned kMostLines = 4;  // of a row; the hardware follows longer ones
-
-  const unsigned char* rows = nullptr;  // none: nothing is fetched
-  std::size_t stride = 0;
-  unsigned num_lines = 0;  // of each row, at most kMostLines
-
-  /// The first line of each row.
-  [[gnu::always_inline]] void begin(const std::uint64_t* index, std::size_t num) const noexcept {
-    if (num_lines == 0) return;
-    for (std::size_t i = 0; i < num; ++i) fetch_line(rows + index[i] * stride);
-  }
-  /// The others.
-  [[gnu::always_inline]] void finish(const std::uint64_t* index, std::size_t num) const noexcept {
-    if (num_lines < 2) return;
-    for (std::size_t i = 0; i < num; ++i)
-      for (unsigned line = 1; line < num_lines; ++line) fetch_line(rows + index[i] * stride + 64 * line);
-  }
-};
-
 /// The part of the tree's state that is not an array; lives in the segment.
 struct TreeState {
   std::uint64_t root;                       // sum of all leaves, in units
@@ -278,13 +253,23 @@ class SumTree {
 
   static constexpr std::uint64_t kTabled = 128;    // sums of a level that is updated by a table
   static constexpr std::size_t kFewChanges = 16;   // which a table does not pay for
+  static constexpr std::size_t kChangesAhead = 12;
+
+  // The sums above that of a leaf node, in levels up to `end`. Others draw by them all the time: lines asked for any
+  // earlier would have been taken back.
+  void fetch_sums_above(std::uint64_t node, unsigned end) const noexcept {
+    for (unsigned level = 1; level < end; ++level) fetch_line_to_write(levels_[level] + (node /= kInnerFanout));
+  }
 
   void add_to_levels(const Change* changes, std::size_t count) noexcept {
     unsigned tabled = num_levels_;  // the levels from here on
     while (count > kFewChanges && tabled > 0 && num_nodes_[tabled - 1] * kInnerFanout <= kTabled) --tabled;
     std::uint64_t table[kTabled], total = 0;
     if (tabled < num_levels_) std::fill_n(table, kTabled, 0);
+    for (unsigned level = tabled; level < num_levels_; ++level)
+      for (std::uint64_t i = 0; i < num_nodes_[level]; ++i) fetch_line_to_write(levels_[level] + i * kInnerFanout);
     for (std::size_t i = 0; i < count; ++i) {
+      if (i + kChangesAhead < count) fetch_sums_above(changes[i + kChangesAhead].node, tabled);
       std::uint64_t entry = changes[i].node;
       for (unsigned level = 0; level < tabled; ++level, entry /= kInnerFanout)
         DRIVETRAIN_LOCKED_WRITE("tree/inner", add_to(levels_[level][entry], changes[i].difference));
