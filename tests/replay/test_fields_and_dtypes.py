@@ -190,8 +190,18 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"x": {}}, r"'x': expected at least one field in it, got an empty dict"),
         ({"x": ((4,), "f4"), "obs": {"a": []}}, r"'obs/a': expected at least one field in it, got an empty list"),
         ([("x", ((), "f4"))], "expected a dict"),
-        ({"x": "float32"}, r"\(shape, dtype\)"),
-        ({"x": ((4,),)}, r"\(shape, dtype\)"),
+        (
+            {"x": "float32"},
+            r"\(shape, dtype\) .*, got 'float32'; write a pair of the shape, of integers, and the dtype",
+        ),
+        ({"x": ((4,),)}, r"\(shape, dtype\) .*; write a pair"),
+        ({"x": ("float32", (4,))}, r"\(shape, dtype\) .*; write a pair"),
+        (
+            {"x": ((4,), object())},
+            "got .*; write a pair of .* by the name that NumPy has for it",
+        ),  # as PyTorch's dtypes
+        ({"x": [(4,), "float32"]}, r"'x/0': .* got \(4,\)"),
+        ({"x": [4, "float32"]}, r"'x/0': .* got 4; in a list, which stands for a tuple of arrays"),
         ({"x": ((4,), "flaot32")}, "a dtype of NumPy's, or of ml_dtypes' where that is installed, .* got 'flaot32'"),
         ({"x": ((4,), None)}, r"\(shape, dtype\)"),
         ({"x": ((4.5,), "float32")}, r"\(shape, dtype\)"),
