@@ -109,6 +109,42 @@ def test_more_memory_than_there_is_is_refused_in_a_sentence():
         Segment.create("thing", 2**50)
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "make", "attach"),
+    [
+        (
+            "NOFILE",
+            0,
+            "a thing segment: the system does not say how much memory there is: Too many",
+            "Too many open files",
+        ),
+        ("FSIZE", 10, "cannot create a thing segment of 64.00 MiB: File too large", None),
+        ("AS", 10, "cannot create a thing segment of 64.00 MiB: Cannot allocate memory", "could not get 64.00 MiB"),
+    ],
+)
+def test_a_limit_of_the_process_that_is_in_the_way_of_a_segment_is_named(limit, most, make, attach):
+    text = f"""
+import resource
+from drivetrain.core.errors import SegmentError
+from drivetrain.core.segments import Segment
+segment = Segment.create("thing", 2**26)
+handle = segment.handle()
+resource.setrlimit(resource.RLIMIT_{limit}, ({most}, {most}))
+for act in (lambda: Segment.create("thing", 2**26), lambda: Segment.attach(handle, "thing")):
+    try:
+        act().close()
+        print("no error")
+    except SegmentError as error:
+        print(error)
+"""
+    option = {"NOFILE": "n", "FSIZE": "f", "AS": "v"}[limit]
+    made, attached = run_in_child(text).splitlines()
+    assert make in made
+    assert made.endswith(f"(ulimit -{option})")
+    assert attached == "no error" if attach is None else attach in attached and f"(ulimit -{option})" in attached
+    assert "another user" not in attached
+
+
 def test_available_memory_is_positive_and_no_more_than_the_machine_has():
     assert 0 < segments.available_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

@@ -10,6 +10,7 @@ and unrelated processes of one user on one machine.
 """
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -31,6 +32,8 @@ _MAGIC = b"DRVTRAIN"
 _VERSION = 2
 _HEAD = struct.Struct("<8sI16sQQI")  # magic, version, kind, payload offset, payload bytes, metadata bytes
 _PAGE = mmap.PAGESIZE
+_LIMITS = {errno.EFBIG: "f", errno.EMFILE: "n", errno.ENOMEM: "v"}
+"""By which option of `ulimit` a shell sets what the system refuses with these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,7 @@ class Segment:
                 raise
         except OSError as error:
             where = "" if scratch_dir is None else f" in {scratch_dir}"
-            raise SegmentError(f"cannot create a {kind} segment of {size(nbytes)}{where}: {error.strerror}") from error
+            raise SegmentError(f"cannot create a {kind} segment of {size(nbytes)}{where}: {_why(error)}") from error
         head = _HEAD.pack(_MAGIC, _VERSION, kind.encode(), payload_offset, nbytes, len(text))
         mapping[: len(head) + len(text)] = head + text
         return cls(kind, fd, mapping, payload_offset, meta or {})
@@ -115,9 +118,9 @@ class Segment:
         try:
             fd = os.open(f"/proc/{handle.pid}/fd/{handle.fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
+            why = _why(error, "it was closed by its owner, or belongs to another user")
             raise SegmentError(
-                f"cannot open the {kind} segment of process {handle.pid} (descriptor {handle.fd}): {error.strerror}; "
-                "it was closed by its owner, or belongs to another user"
+                f"cannot open the {kind} segment of process {handle.pid} (descriptor {handle.fd}): {why}"
             ) from error
         try:
             if os.fstat(fd).st_ino != handle.inode:
@@ -136,7 +139,8 @@ class Segment:
         where = f"descriptor {fd} for a {kind} segment"
         if size < _HEAD.size:
             raise ForeignSegment(f"{where}: expected a segment header, got {size} bytes")
-        mapping = mmap.mmap(fd, size)
+        with refused_memory(f"the mapping of a {kind} segment", size):
+            mapping = mmap.mmap(fd, size)
         magic, version, name, offset, nbytes, meta_bytes = _HEAD.unpack_from(mapping)
         if magic != _MAGIC:
             raise ForeignSegment(f"{where}: not a drivetrain segment")
@@ -185,6 +189,13 @@ class Segment:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _why(error: OSError, otherwise: str = "") -> str:
+    """The system's words, and what to do: about a limit of this process, or what stands for anything else."""
+    option = _LIMITS.get(error.errno or 0)
+    remedy = f"a limit of this process may be in the way (ulimit -{option})" if option else otherwise
+    return f"{error.strerror}; {remedy}" if remedy else str(error.strerror)
 
 
 def require_room(nbytes: int, folder: Path, *, what: str) -> None:
@@ -242,9 +253,12 @@ def require_memory(
         remedy: What to do about it.
 
     Raises:
-        SegmentError: More bytes than are available.
+        SegmentError: More bytes than are available, or it cannot be found out how many are.
     """
-    available = available_memory()
+    try:
+        available = available_memory()
+    except OSError as error:
+        raise SegmentError(f"{what}: the system does not say how much memory there is: {_why(error)}") from error
     if nbytes > available:
         raise SegmentError(
             f"{what} needs {size(nbytes)}, but {size(available)} of memory are available; "
