@@ -178,6 +178,13 @@ def test_no_name_and_a_disk_that_fails_are_one_sentence(capsys, file, message):
     assert capsys.readouterr().err == f"drivetrain: error: {message}\n"
 
 
+def test_a_folder_is_answered_with_where_the_file_of_a_run_is(capsys, tmp_path):
+    assert command.main(["replay", "inspect", str(tmp_path)]) == 2
+    printed = capsys.readouterr().err
+    assert f"expected a file that Replay.save wrote, got the folder {str(tmp_path)!r}; " in printed
+    assert "RUN/checkpoint/replay-N" in printed
+
+
 @pytest.mark.parametrize(("argv", "code"), [([], 2), (["--help"], 0), (["nonsense"], 2)])
 def test_the_verb_says_what_it_can_do(capsys, argv, code):
     assert command.main(["replay", *argv]) == code

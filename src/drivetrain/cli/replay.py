@@ -25,7 +25,7 @@ class _Flags:
     """Say what is in a replay file: settings, fields, saves, priorities, rewards. Nothing is loaded."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """Written by Replay.save."""
+    """Written by Replay.save; of a run, RUN/checkpoint/replay-N."""
     json: bool = False
     """Print it as JSON, with null where there are no numbers."""
 
@@ -49,9 +49,15 @@ def usage() -> str:
 def run_inspect(argv: list[str]) -> int:
     """Print what is in a file."""
     flags = read_flags(_Flags, argv, prog="drivetrain replay inspect")
+    file = given_path("FILE", flags.file, "the path of a file")
+    if file.is_dir():
+        raise InvalidInput(
+            f"FILE: expected a file that Replay.save wrote, got the folder {str(file)!r}; that of a run of "
+            "`drivetrain train` is RUN/checkpoint/replay-N, with the N that is there"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a part that was not finished: the report tells
-        report = inspect(given_path("FILE", flags.file, "the path of a file"))
+        report = inspect(file)
     print(json.dumps(_without_nan(asdict(report)), indent=2) if flags.json else as_text(report))
     return 0
 
