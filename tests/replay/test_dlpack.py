@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import jax
+import jax.experimental
 import numpy as np
 import pytest
 
@@ -107,3 +108,24 @@ def test_a_dtype_that_dlpack_does_not_know_is_refused_and_its_field_named(dtype)
     with pytest.raises(BufferError, match="DLPack only supports") as caught:
         replay.sample(1).map(jax.dlpack.from_dlpack)
     assert caught.value.__notes__ == ['in field "obs/1"']
+
+
+def test_compiled_code_scans_the_batches_of_one_draw_and_draws_by_a_callback_each_time(replay):
+    batches = replay.sample(4, num_batches=8)
+    _, sums = jax.lax.scan(lambda carry, batch: (carry, batch.data["reward"].sum()), 0, batches)
+    np.testing.assert_array_equal(sums, batches.data["reward"].sum(axis=1))
+
+    def draw():
+        keys.append(replay.sample(4).keys)
+        return np.float32(len(keys))
+
+    def drawn(carry, _):
+        return carry, jax.experimental.io_callback(draw, jax.ShapeDtypeStruct((), np.float32), ordered=True)
+
+    keys = []
+    scan = jax.jit(lambda: jax.lax.scan(drawn, 0, length=5)[1])
+    assert [scan().tolist(), scan().tolist()] == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
+    assert len({tuple(some.tolist()) for some in keys}) > 1
+    keys.clear()
+    constant = jax.jit(lambda number: number + draw())
+    assert [float(constant(0.0)), float(constant(0.0))] == [1, 1]
