@@ -320,12 +320,12 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         remedy = "write a pair of the shape, of integers, and the dtype, by the name that NumPy has for it"
-        if name.rpartition("/")[2].isdecimal() and not isinstance(value, tuple):
-            remedy = "in a list, which stands for a tuple of arrays, each needs a spec of its own"
-        if hasattr(value, "shape") and hasattr(value, "dtype"):  # an array, or a space of Gymnasium's
-            remedy = "give its shape and dtype, or take the spec of an environment, spec_of(env)"
         if name.endswith(("/shape", "/dtype")):  # of cpprb's dicts for each field
             remedy = "write both as one pair, with the shape first, in place of a dict of them"
+        elif hasattr(value, "shape") and hasattr(value, "dtype"):  # an array, or a space of Gymnasium's
+            remedy = "give its shape and dtype, or take the spec of an environment, spec_of(env)"
+        elif name.rpartition("/")[2].isdecimal() and type(value) is not tuple:
+            remedy = "in a list, which stands for a tuple of arrays, each needs a spec of its own"
         raise InvalidInput(
             f'spec field {name!r}: expected (shape, dtype) such as ((4,), "float32"), got {value!r}; {remedy}'
         ) from error
