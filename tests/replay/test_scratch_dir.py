@@ -115,8 +115,16 @@ def test_what_is_no_folder_is_refused(tmp_path, scratch_dir, message):
 
 
 def test_more_than_the_disk_has_room_for_is_refused_and_takes_none(tmp_path):
-    with pytest.raises(SegmentError, match=r"a replay segment needs .* PiB, but .* of the disk of .* are free; choose"):
+    needs = (
+        r"a replay of capacity 2147483648 needs .* PiB, but .* of the disk of .* are free; .*largest parts are obs 7"
+    )
+    with pytest.raises(SegmentError, match=needs):
         Replay(2**31, {"obs": ((1000, 1000), "float32")}, scratch_dir=tmp_path)
+    with Replay(8, {"obs": ((100_000, 100), "float32")}) as small:
+        small.save(tmp_path / "saved")
+    with pytest.raises(SegmentError, match="saved: a replay of capacity 4294967295 needs"):
+        Replay.load(tmp_path / "saved", capacity=2**32 - 1, scratch_dir=tmp_path)
+    os.remove(tmp_path / "saved")
     limited = f"""
 import resource
 from drivetrain.core.errors import SegmentError

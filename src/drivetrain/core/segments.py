@@ -198,13 +198,14 @@ def _why(error: OSError, otherwise: str = "") -> str:
     return f"{error.strerror}; {remedy}" if remedy else str(error.strerror)
 
 
-def require_room(nbytes: int, folder: Path, *, what: str) -> None:
+def require_room(nbytes: int, folder: Path, *, what: str, largest: str = "") -> None:
     """Refuse what the disk of a folder cannot hold before anything is written.
 
     Args:
         nbytes: Bytes needed.
         folder: Of the disk.
         what: For which thing, as the message calls it.
+        largest: Its largest parts, for the message.
 
     Raises:
         SegmentError: More bytes than are free, or the disk does not say.
@@ -216,8 +217,12 @@ def require_room(nbytes: int, folder: Path, *, what: str) -> None:
     if nbytes > free:
         raise SegmentError(
             f"{what} needs {size(nbytes)}, but {size(free)} of the disk of {folder} are free; "
-            "choose another folder, or use a smaller capacity or smaller fields"
+            f"choose another folder, or use a smaller capacity or smaller fields{_parts(largest)}"
         )
+
+
+def _parts(largest: str) -> str:
+    return largest and f" (the largest parts are {largest})"
 
 
 def _file_without_a_name(folder: Path) -> int:
@@ -261,6 +266,5 @@ def require_memory(
         raise SegmentError(f"{what}: the system does not say how much memory there is: {_why(error)}") from error
     if nbytes > available:
         raise SegmentError(
-            f"{what} needs {size(nbytes)}, but {size(available)} of memory are available; "
-            f"{remedy}{largest and f' (the largest parts are {largest})'}"
+            f"{what} needs {size(nbytes)}, but {size(available)} of memory are available; {remedy}{_parts(largest)}"
         )
