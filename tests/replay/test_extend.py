@@ -81,6 +81,12 @@ def test_the_rows_are_those_of_as_many_steps(spec, settings):
         ),
         ("action", np.zeros((5, 3, 2)), r'"action": expected float32\[5, 3, 2\], got float64.*; cast it'),
         ("action", None, 'field "action": expected a NumPy array'),
+        ("reward", [[1.0] * 3] * 5, 'field "reward": expected a NumPy array'),
+        (
+            "reward",
+            [[1.0] * 3, [1.0]],
+            r'field "reward": expected an array that NumPy can read, got list \(.*inhomogeneous',
+        ),
         ("obs", np.zeros((4, 3, 3), np.float32), r'"obs": expected float32\[5, 3, 3\], got float32\[4, 3, 3\]'),
     ],
 )

@@ -61,7 +61,7 @@ def _require_names(inputs: tuple[Field, ...], step: dict[str, Any], method: str)
 def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: int) -> dict[str, npt.NDArray[Any]]:
     """The same for arrays of several steps, `[steps, environments, ...]`: as many as there are of rewards."""
     _require_names(inputs, steps, "extend")
-    shape = np.shape(steps["reward"])
+    shape = _array('field "reward"', steps["reward"]).shape
     if len(shape) != 2:
         remedy = "every array has these two axes first"
         if len(shape) == 1 and num_envs == 1:
