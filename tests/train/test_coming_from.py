@@ -1,16 +1,17 @@
-"""docs/coming-from.md: the settings it names are settings, and its example is understood."""
+"""docs/coming-from.md: the settings it names are settings, and its examples are understood."""
 
 import dataclasses
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from drivetrain.train.config import AGENTS, TrainConfig
 from drivetrain.train.runs.run import resolve
 
 PAGE = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
-ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `") or line.startswith("| RL")]
+ROWS = [line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| (\w+: )?`|\| RL", line)]
 NOT_SETTINGS = {"drivetrain", "metrics.jsonl", "runs"}
 FLAGS_OF_EVAL = {"video", "watch", "which"}
 
@@ -50,3 +51,19 @@ def test_the_example_is_understood():
     config = eval(f"resolve_like({call[1]})", {"resolve_like": lambda algo, env, **kw: resolve(algo, env, None, kw)})
     assert (config.run.total_steps, config.updates.updates_per_call) == (50_000, 128)
     assert config.updates.update_ratio * 2 == 1
+
+
+def test_its_optimizer_has_a_rate_for_the_critics_and_one_for_the_actor():
+    jax, optax = pytest.importorskip("jax"), pytest.importorskip("optax")
+    from drivetrain.train.learner.optimizers import optimizer_of
+
+    text = re.search(r"def own_rates.*?whose\)\n", PAGE, re.DOTALL)
+    assert text is not None
+    known: dict = {"optax": optax}
+    exec(text[0], known)
+    config = resolve("sac", "Pendulum-v1", None, {"optimizer": known["own_rates"], "learning_rate": 1e-3})
+    for head, rate in (("q", 1e-3), ("mean", 3e-4)):
+        params = {"hidden0.weight": jax.numpy.zeros((2, 2)), f"{head}.weight": jax.numpy.zeros((2, 1))}
+        own = optimizer_of(config.agent)
+        moved, *_ = own.step(jax.tree.map(jax.numpy.ones_like, params), own.init(params), params)
+        assert all(np.allclose(piece, -rate, rtol=1e-5) for piece in moved.values())  # Adam's first step is its rate

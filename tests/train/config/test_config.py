@@ -100,6 +100,11 @@ def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
         ("td3", "env_id", "env"),
         ("ppo", "clip_vloss", "value_clip_range"),
         ("sac", "wandb_project_name", "wandb"),
+        ("sac", "q_lr", "learning_rate"),
+        ("dqn", "v_min", "value_min"),
+        ("ppo", "log_std_init", "initial_log_std"),
+        ("ppo", "normalize", "normalize_observations"),
+        ("td3", "noise_std", "exploration_noise"),
     ],
 )
 def test_what_others_call_a_setting_is_what_the_algorithm_has_of_it(algo, name, meant):
