@@ -298,6 +298,8 @@ class Loop:
         """Within an evaluation, before each environment's turn: those at the end of a run, maybe long, end at once."""
         if self._interruption.signum and self._has_learned:
             self._leave()
+        if self._has_learned and self._rules.total_steps != self._rules.switch_at:
+            self._display.evaluating(self._config.run.final_eval_episodes)
 
     def _observe(self) -> None:
         if self._actor.moments is not None:

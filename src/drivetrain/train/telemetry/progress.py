@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from drivetrain.core.printable import printable
-from drivetrain.core.words import reward
+from drivetrain.core.words import counted, reward
 from drivetrain.scope.report.console import Console
 from drivetrain.train.telemetry.metrics import Row
 
@@ -31,6 +31,7 @@ class Display:
         self._quiet = quiet
         self._line_s = time.monotonic()
         self._shown: Row = {}
+        self._follows = ""  # what comes when all steps are taken
         self._console = Console(stderr=True)
         self._live: Live | None = None
         self._bar = Progress(
@@ -52,12 +53,26 @@ class Display:
         self._shown = {**self._shown, **{k: v for k, v in row.items() if not math.isnan(v)}, "num_steps": num_steps}
         if self._live is not None:
             self._bar.update(self._task, completed=self._shown["num_steps"])
-            with contextlib.suppress(OSError):
-                self._live.update(Group(self._bar, Text(_numbers(self._shown))))
+            self._redraw(self._live)
         elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
             self._line_s = time.monotonic()
             steps = f"{self._shown['num_steps']:,.0f}/{self._total_steps:,} steps"
             self._say(f"{steps}  {_numbers(self._shown)}")
+
+    def evaluating(self, num_episodes: int) -> None:
+        """All steps are taken, and the last evaluations go on, for so many episodes; to be told of again and again.
+
+        They may take longer than all before: where lines are written, one says so after as long as between others.
+        """
+        is_news, line_is_due = not self._follows, time.monotonic() - self._line_s > _LINE_INTERVAL_S
+        if self._quiet or not is_news or (self._live is None and not line_is_due):
+            return
+        episodes = counted(num_episodes, "episode")
+        self._follows = f"all steps are taken; the best policy is evaluated over {episodes} (final_eval_episodes)"
+        if self._live is not None:
+            self._redraw(self._live)
+        else:
+            self._say(self._follows)
 
     def note(self, sentence: str) -> None:
         """Say something that happened, beside the progress."""
@@ -69,6 +84,11 @@ class Display:
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()
+
+    def _redraw(self, live: Live) -> None:
+        below = "\n".join(filter(None, (_numbers(self._shown), self._follows)))
+        with contextlib.suppress(OSError):
+            live.update(Group(self._bar, Text(below)))
 
     def _say(self, sentence: str) -> None:
         with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
