@@ -131,7 +131,7 @@ def test_threads_may_run_one_program_at_the_same_time():
 def test_what_cannot_be_mapped_or_derived_says_what_to_do():
     rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions(2)
     for mapped in (jax.vmap(lambda rows: rollout(state, rows)), jax.jit(jax.vmap(rollout, (None, 0)))):
-        with pytest.raises(InvalidInput, match=r"mapped over 2; .*compile with as many more \(num_envs\), and reshape"):
+        with pytest.raises(InvalidInput, match=r"mapped over 2; .*as many more \(num_envs\), and reshape, .*lax\.map"):
             mapped(*((actions,) if mapped.__name__ == "<lambda>" else (state, actions)))
 
     def sum_of_angles(velocity):
@@ -141,6 +141,47 @@ def test_what_cannot_be_mapped_or_derived_says_what_to_do():
     with pytest.raises(InvalidInput, match=r'derivative of a rollout.*stop_gradient.*engine="xla"'):
         jax.grad(sum_of_angles)(jnp.asarray(state.env.theta_dot))
     assert jax.grad(lambda x: sum_of_angles(jax.lax.stop_gradient(x)))(jnp.asarray(state.env.theta_dot)).sum() == 0
+
+
+@pytest.mark.whole
+def test_several_policies_are_gone_through_by_a_map_as_the_refusal_says():
+    env = sim.make("CartPole-v1")
+    act = sim.policies.linear(env)
+    weights = [act.init(jax.random.key(seed)) for seed in range(3)]
+    rollout = sim.compile(env, NUM_ENVS, NUM_STEPS, policy=act, policy_params=weights[0], record=("log_prob", "value"))
+    state = rollout.reset(seed=0)
+    each = jax.tree.map(lambda *leaves: jnp.stack(leaves), *weights)
+    got = jax.jit(lambda each: jax.lax.map(lambda one: rollout(state, policy=one), each))(each)
+    for number, one in enumerate(weights):
+        assert_same(jax.tree.map(lambda x, number=number: x[number], got), rollout(state, policy=one))
+
+
+ON_TWO_DEVICES = """
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from drivetrain import sim
+
+env, num_envs, num_steps = sim.make("CartPole-v1"), 16, 3
+share, whole = (sim.compile(env, number, num_steps, record=("reward",)) for number in (num_envs // 2, num_envs))
+mesh = jax.make_mesh((2,), ("device",), axis_types=(jax.sharding.AxisType.Auto,))
+state, actions = whole.reset(seed=0), np.ones((num_steps, num_envs), np.int32)
+places = jax.tree.map(lambda x: P("device") if np.ndim(x) else P(), state)
+shared = jax.shard_map(
+    share, mesh=mesh, in_specs=(places, P(None, "device")), out_specs=(places, {"reward": P(None, "device")})
+)
+got, expected = jax.jit(shared)(state, actions), whole(state, actions)
+assert len(got[1]["reward"].devices()) == 2
+for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+"""
+
+
+@pytest.mark.whole
+def test_devices_share_environments_by_a_rollout_of_as_many_as_each_has():
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    subprocess.run([sys.executable, "-c", ON_TWO_DEVICES], env=os.environ | {"XLA_FLAGS": flags}, check=True)
 
 
 def test_derivatives_pass_a_rollout_that_they_do_not_go_through():

@@ -78,7 +78,8 @@ def refusing(operation: Operation) -> Operation:
     def map_over(axis_size: int, in_batched: Any, *arrays: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
         raise InvalidInput(
             f"jax.vmap of a rollout: expected a call that is not mapped, got one mapped over {axis_size}; a kernel "
-            "runs the environments that it was compiled for: compile with as many more (num_envs), and reshape"
+            "runs the environments that it was compiled for, with one policy: compile with as many more (num_envs), "
+            "and reshape, or go through several policies by jax.lax.map"
         )
 
     differentiated = jax.custom_jvp(mapped)
