@@ -17,6 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.processes import succeeds_anew
+from drivetrain.sim.envs.snake import Snake
 from drivetrain.train import train
 from drivetrain.train.config import EnvironmentConfig, TrainConfig
 from drivetrain.train.config.given import Given
@@ -39,6 +40,16 @@ def test_what_is_named_as_the_script_s_own_is_refused_for_processes_alone(monkey
         require_learner(config.override(num_actors=0), interface)
         with pytest.raises(InvalidInput, match=rf"{setting}: '{script}:.* is of the script .*give the object itself"):
             require_learner(config.override(num_actors=1), interface)
+
+
+@pytest.mark.whole
+def test_a_simulator_of_the_script_is_refused_for_processes_without_a_remedy_that_simulators_have_not(monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "Board", Snake, raising=False)
+    config = TrainConfig.default("dqn", "drivetrain/__main__:Board")
+    interface = describe(config)
+    require_learner(config.override(num_actors=0), interface)
+    with pytest.raises(InvalidInput, match="do not execute; put it into a module and name it drivetrain/module:name, "):
+        require_learner(config.override(num_actors=1), interface)
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,16 @@ class HeldEnv(gymnasium.Env):
         self.lock = threading.Lock()
 
 
+class Simulator:
+    """In the form of `drivetrain.sim.api.Environment`."""
+
+    default_params = None
+
+    def reset(self, key, params): ...
+
+    def step(self, key, state, action, params): ...
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -366,6 +376,7 @@ class HeldEnv(gymnasium.Env):
         ),
         (gymnasium.spec("CartPole-v1"), "EnvSpec; give 'CartPole-v1', or lambda: "),
         (HeldEnv(), r"an environment itself; give a function that makes one, as lambda: MyEnv\(size=3\)"),
+        (Simulator(), "a simulator itself; simulators are named: give 'drivetrain/.*'drivetrain/module:Name'"),
         (3, "int; give a function"),
     ],
 )

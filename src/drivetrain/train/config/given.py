@@ -161,14 +161,18 @@ def _require_maker(value: Any) -> None:
         return
     is_one = hasattr(value, "reset") and hasattr(value, "step")
     env_id = getattr(getattr(value, "spec", value), "id", None)  # of Gymnasium's environments, and of its EnvSpec
-    remedy = (
-        f"give {env_id!r}, or lambda: gymnasium.make({env_id!r})"
-        if isinstance(env_id, str)
-        else "give a function that makes one, as lambda: MyEnv(size=3)"
-    )
+    if is_one and hasattr(value, "default_params"):
+        got = "a simulator itself"
+        remedy = "simulators are named: give 'drivetrain/CartPole-v1', say, or of your own 'drivetrain/module:Name'"
+    else:
+        got = "an environment itself" if is_one else type(value).__name__
+        remedy = (
+            f"give {env_id!r}, or lambda: gymnasium.make({env_id!r})"
+            if isinstance(env_id, str)
+            else "give a function that makes one, as lambda: MyEnv(size=3)"
+        )
     raise InvalidInput(
-        "env: expected an id, or a function that makes an environment each time it is called, got "
-        f"{'an environment itself' if is_one else type(value).__name__}; {remedy}"
+        f"env: expected an id, or a function that makes an environment each time it is called, got {got}; {remedy}"
     )
 
 

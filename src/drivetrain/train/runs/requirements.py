@@ -9,7 +9,7 @@ from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.paths import back_here, given_path, resolved
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import TrainConfig, is_simulator
 from drivetrain.train.config.given import Given
 from drivetrain.train.environments.environment import look_at, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
@@ -75,10 +75,11 @@ def _require_importable(config: TrainConfig) -> None:
     named = {"env": config.env, "torso": config.agent.torso, "optimizer": config.agent.optimizer}
     for setting, name in named.items():
         if name.removeprefix("drivetrain/").startswith(("__main__:", "__mp_main__:")):
+            by_itself = "" if is_simulator(name) else "give the object itself in place of its name, "
+            named_so = "drivetrain/module:name" if is_simulator(name) else "module:name"
             raise InvalidInput(
-                f"{setting}: {name!r} is of the script or notebook, which the run's processes do not execute; give the "
-                "object itself in place of its name, put it into a module and name it module:name, or train in this "
-                "process (num_actors=0)"
+                f"{setting}: {name!r} is of the script or notebook, which the run's processes do not execute; "
+                f"{by_itself}put it into a module and name it {named_so}, or train in this process (num_actors=0)"
             )
         needed = sorted(name.named_modules) if isinstance(name, Given) else _module_in(name)
         absent = [module for module in needed if not is_found_anew(module)]
