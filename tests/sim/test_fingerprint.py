@@ -123,6 +123,13 @@ def test_a_change_in_another_module_is_another_fingerprint(load, what, into):
     assert mark(load()) != mark(load(library=LIBRARY.replace(what, into)))
 
 
+@pytest.mark.parametrize("registered", ["int", "np.ndarray", "Parent"])
+def test_what_is_declared_to_be_of_an_abstract_class_is_part_of_it(load, registered):
+    asks = f"Env.step = lambda self, *given: isinstance({registered}, Kind)"
+    text = f"{ENV}\nimport abc\nclass Kind(abc.ABC): pass\n{asks}\n"
+    assert mark(load(text)) == mark(load(text)) != mark(load(f"{text}Kind.register({registered})\n"))
+
+
 def test_fields_with_a_factory_are_followed_into_it(load):
     made = ENV.replace("y: float = 1.0", "y: float = dataclasses.field(default_factory=lambda: 1.0)")
     assert mark(load(made)) == mark(load(made))

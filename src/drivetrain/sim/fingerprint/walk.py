@@ -296,11 +296,15 @@ def may_be_held(x: types.FunctionType) -> bool:
 
 
 def registered(x: Any) -> list[str]:
-    """Classes that somebody has declared to be subclasses of an abstract one, the standard library's own apart."""
+    """Classes that somebody has declared to be subclasses of an abstract one.
+
+    Left out are a library's among those of a library, which declares them as it is imported.
+    """
     if not isinstance(x, ABCMeta):
         return []
-    kinds = [reference() for reference in importlib.import_module("_abc")._get_dump(x)[0]]
-    return sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if kind and not trusted.is_trusted(kind))
+    kinds = [kind for reference in importlib.import_module("_abc")._get_dump(x)[0] if (kind := reference())]
+    shown = [kind for kind in kinds if not (trusted.is_trusted(x) and trusted.is_trusted(kind))]
+    return sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in shown)
 
 
 def holds_only_attributes(kind: type[Any]) -> bool:
