@@ -225,7 +225,10 @@ def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
 def test_what_does_not_fit_is_refused_in_one_sentence(algo, env, params, sentence):
     with pytest.raises(InvalidInput, match=f"sim_params: .*{sentence}") as caught:
         describe(TrainConfig.default(algo, env).override(sim_params=params))
-    assert "\n" not in str(caught.value)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert "cannot be made" not in told
+    assert "drivetrain envs" not in told
 
 
 @pytest.mark.parametrize(

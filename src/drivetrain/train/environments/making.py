@@ -23,7 +23,7 @@ from drivetrain.train.config.given import Given
 from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import require_new
 from drivetrain.train.environments.lives import LivesAsEpisodes
-from drivetrain.train.environments.sim_params import usual_params
+from drivetrain.train.environments.sim_params import UnfitParams, usual_params
 from drivetrain.train.environments.spaces import in_line, leaves_of
 from drivetrain.train.environments.unmade import remedy, why
 
@@ -86,7 +86,7 @@ def _telling_why(env_id: str, settings: EnvironmentConfig) -> Generator[None]:
     """
     try:
         yield
-    except _Unfit as error:
+    except (_Unfit, UnfitParams) as error:
         raise InvalidInput(f"environment {env_id!r}: {error}") from error
     except (Exception, SystemExit) as error:
         sentence = f"{why(error)}; {remedy(env_id, settings, error)}"

@@ -15,6 +15,10 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.train.config import EnvironmentConfig
 
 
+class UnfitParams(InvalidInput):
+    """Numbers in `sim_params` that a simulator has no place for; says which, and what it has."""
+
+
 def usual_params(env: Any, settings: EnvironmentConfig) -> Any:
     """A simulator's parameters with the numbers that are given; what is drawn elsewhere is as the simulator has it.
 
@@ -45,7 +49,7 @@ def drawn_params(env: Any, settings: EnvironmentConfig, num_envs: int, rng: np.r
     except Exception as error:  # of the author's own
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(
+        raise UnfitParams(
             f"sim_params: parameters of {_name_of(env)} do not hold a number for each environment ({error}); let what "
             "checks them pass arrays, or give one number"
         ) from error
@@ -56,7 +60,7 @@ def _require_same_actions(env: Any, settings: EnvironmentConfig, name: str, boun
     usual = _ends(env.action_space(usual_params(env, settings)))
     others = [_ends(env.action_space(_replaced(env, {name: bound}))) for bound in bounds]
     if any(str(other) != str(usual) for other in others):
-        raise InvalidInput(
+        raise UnfitParams(
             f"sim_params: the actions of {_name_of(env)} depend on {name}, and all environments have the same ones; "
             f"expected one number, got {list(bounds)}"
         )
@@ -93,19 +97,19 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     known = _by_name(env.default_params)
     if name not in known:
         choice = f"choose from {', '.join(known)}" if known else "it has none that could be replaced by name"
-        raise InvalidInput(f"sim_params: {_name_of(env)} has no parameter {name!r}: {choice}")
+        raise UnfitParams(f"sim_params: {_name_of(env)} has no parameter {name!r}: {choice}")
     default = np.asarray(known[name])
     if default.ndim or default.dtype.kind not in "fiu":
-        raise InvalidInput(f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one")
+        raise UnfitParams(f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one")
     most = float(np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max)
     least = -most if default.dtype.kind == "f" else float(np.iinfo(np.int32).min)
     if not least <= value <= most:
         bound = f"at most {most:.4g}" if value > most else f"at least {least:.4g}"
-        raise InvalidInput(f"sim_params: {name} of {_name_of(env)}: expected a number of {bound}, got {value}")
+        raise UnfitParams(f"sim_params: {name} of {_name_of(env)}: expected a number of {bound}, got {value}")
     if default.dtype.kind == "f":
         return float(value)
     if not float(value).is_integer():
-        raise InvalidInput(f"sim_params: {name} of {_name_of(env)}: expected a whole number, got {value}")
+        raise UnfitParams(f"sim_params: {name} of {_name_of(env)}: expected a whole number, got {value}")
     return int(value)
 
 
