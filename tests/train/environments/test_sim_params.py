@@ -160,8 +160,12 @@ def test_what_only_the_native_engine_cannot_compile_is_told_to_use_another(tmp_p
 
 
 def test_a_space_where_a_function_is_expected_is_told():
-    with pytest.raises(CompileError, match="`action_space`"):
+    with pytest.raises(CompileError, match="`action_space`") as caught:
         make_vec("own_simulators:WithProperty", 2)
+    with pytest.raises(InvalidInput) as told:
+        describe(TrainConfig.default("dqn", "drivetrain/own_simulators:WithProperty"))
+    name = "'drivetrain/own_simulators:WithProperty'"
+    assert str(told.value) == f"environment {name} cannot be made: {caught.value}"  # with no place in files of ours
 
 
 @pytest.mark.parametrize(

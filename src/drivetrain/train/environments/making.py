@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TransformObservation
 
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.core.importing import importing, is_found_anew, require_module
 from drivetrain.train.config import EnvironmentConfig, is_simulator
 from drivetrain.train.config.given import Given
@@ -88,6 +88,8 @@ def _telling_why(env_id: str, settings: EnvironmentConfig) -> Generator[None]:
         yield
     except (_Unfit, UnfitParams) as error:
         raise InvalidInput(f"environment {env_id!r}: {error}") from error
+    except CompileError as error:  # of a simulator, with the author's line, and with what to change
+        raise InvalidInput(f"environment {env_id!r} cannot be made: {error}") from error
     except (Exception, SystemExit) as error:
         sentence = f"{why(error)}; {remedy(env_id, settings, error)}"
         raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
