@@ -97,7 +97,7 @@ def test_a_change_of_alpha_while_a_file_is_written_leaves_each_priority_what_it_
     monkeypatch.setattr(part, "_changes", changed_after_the_first_piece)
     replay.save(tmp_path / "file", incremental=True)
     assert len(changes) > 1
-    num_first = changes[0][-1]  # rows that were read before it
+    num_first = changes[0][-1].stop  # rows that were read before it
     loaded = Replay.load(tmp_path / "file")
     assert loaded.alpha == 1.0
     found, now = loaded.priorities(loaded.all_keys()), replay.priorities(replay.all_keys())

@@ -11,7 +11,7 @@ from saved_files import assert_loads_as_saved_whole, num_parts, stacked_replay, 
 
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
-from drivetrain.replay.files import part, writing
+from drivetrain.replay.files import format, part, writing
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.inspection import inspect
 from drivetrain.replay.testing import TaggedStacks
@@ -176,11 +176,11 @@ def test_rows_that_come_while_rows_are_written_are_the_newest_of_the_file(
     replay.save(path)
     write_rows(replay, 80, first_tag=1000, num_bytes=16)
     first_tags = iter((2000, 3000))
-    monkeypatch.setattr(part, "num_at_once", lambda _: 16)
+    monkeypatch.setattr(format, "MOST_ROWS", 16)
 
-    def beside_a_writer(table, schema, known, alpha, start, count):
+    def beside_a_writer(*of_block):
         """Rows come behind the first and the second block of the walk."""
-        found = changes(table, schema, known, alpha, start, count)
+        found = changes(*of_block)
         if first_tag := next(first_tags, None):
             write_rows(replay, num_meanwhile, first_tag=first_tag, num_bytes=16)
         return found

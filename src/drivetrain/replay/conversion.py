@@ -6,7 +6,7 @@
 For observations that are replaced for good, as images by what a frozen encoder makes of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import _native
-from drivetrain.replay.files.format import num_at_once
+from drivetrain.replay.files.format import pieces
 from drivetrain.replay.files.frames import refs_of
 from drivetrain.replay.schema import FRAMES, Schema
 
@@ -52,14 +52,14 @@ def convert(source: Side, target: Side, change: Change) -> None:
     age = (unique.astype(np.int64) - stats["next_frame"]) % source.table.num_frames
     order = np.argsort(age.max(1, initial=0), kind="stable")  # by the newest frame of each
     keys = np.empty(len(unique), np.uint64)
-    for some in _pieces(order, source.schema, target.schema):
+    stack_nbytes = max(side.schema.frame_stride * side.schema.frame_stack for side in (source, target))
+    for piece in pieces(0, len(order), stack_nbytes):
+        some = order[piece]
         keys[some] = _store(target, change(_observations(source, unique[some])), len(some))
     refs = np.ascontiguousarray(keys[which.reshape(-1)].reshape(len(rows), 2))
     if stats["unit_exponent"] is not None:
         target.table.restore_unit(stats["unit_exponent"])
-    step = num_at_once(target.schema.row_stride)
-    for first in range(0, len(rows), step):
-        some = slice(first, first + step)
+    for some in pieces(0, len(rows), target.schema.row_stride):
         target.table.import_rows(_other_fields(rows[some], source.schema, target.schema), leaves[some], refs[some])
     next_slot = stats["next_slot"] if len(rows) == target.capacity else len(rows)
     target.table.restore(stats["max_priority"], stats["random_block"], stats["num_inserted"], next_slot)
@@ -104,22 +104,13 @@ def _rows(side: Side, alpha: float, oldest: int) -> tuple[npt.NDArray[np.uint8],
     """Bytes of all whole rows, and their leaves by alpha: oldest first, or by their slots where every slot has one."""
     rows = np.empty((side.capacity, side.schema.row_stride - _native.ROW_HEADER_NBYTES), np.uint8)
     leaves, generations = np.empty(side.capacity, np.float32), np.empty(side.capacity, np.uint32)
-    step = num_at_once(side.schema.row_stride)
-    for first in range(0, side.capacity, step):
-        some = slice(first, min(first + step, side.capacity))
-        side.table.export_rows(first, alpha, rows[some], leaves[some], generations[some])
+    for some in pieces(0, side.capacity, side.schema.row_stride):
+        side.table.export_rows(some.start, alpha, rows[some], leaves[some], generations[some])
     if generations.all():
         return rows, leaves
     slots = np.roll(np.arange(side.capacity), -oldest)
     slots = slots[generations[slots] > 0]
     return rows[slots], leaves[slots]
-
-
-def _pieces(items: npt.NDArray[np.int64], *schemas: Schema) -> Iterator[npt.NDArray[np.int64]]:
-    """Stacks in pieces of a bounded number of bytes."""
-    step = num_at_once(max(schema.frame_stride * schema.frame_stack for schema in schemas))
-    for first in range(0, len(items), step):
-        yield items[first : first + step]
 
 
 def _observations(side: Side, stacks: npt.NDArray[np.uint32]) -> Any:

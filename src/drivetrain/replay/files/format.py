@@ -26,6 +26,7 @@ Versions 1 and 2 had one part, and are read as well:
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -53,9 +54,11 @@ MOST_STATE_NBYTES = 2**16
 _COARSEST_UNIT, _FINEST_UNIT = 128, -64  # of any tree of any capacity, and some to spare
 
 
-def num_at_once(item_nbytes: int) -> int:
-    """How many items of a size are read or written together."""
-    return max(1, min(MOST_ROWS, _MOST_NBYTES // item_nbytes))
+def pieces(begin: int, end: int, item_nbytes: int) -> Iterator[slice]:
+    """Items [begin, end) of a size, by those that are read or written together."""
+    step = max(1, min(MOST_ROWS, _MOST_NBYTES // item_nbytes))
+    for first in range(begin, end, step):
+        yield slice(first, min(first + step, end))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.replay import _native
+from drivetrain.replay.files.format import pieces
 from drivetrain.replay.schema import Schema
 
 NO_FRAME = np.uint32(2**32 - 1)
 """In place of a reference to a frame that there is not; as slot, number and key."""
-_MOST_NBYTES = 2**26  # of frames in memory at once
 MOST_NUMBERS = 2**32 - 1
 
 Rows = npt.NDArray[np.uint8]
@@ -55,11 +55,9 @@ class FramesOut:
     def blocks(self) -> Iterator[Frames]:
         """All frames that the file does not have, oldest first; they are numbered as they come."""
         slots, _ = self.changed()
-        step = max(1, min(_native.EXPORT_ROWS, _MOST_NBYTES // self._schema.frame_stride))
-        for first in range(0, len(slots), step):
-            some = np.ascontiguousarray(slots[first : first + step])
-            frames, generations = self._export(some)
-            yield self._numbered(some, frames, generations, generations > 0)
+        for some in pieces(0, len(slots), self._schema.frame_stride):
+            frames, generations = self._export(slots[some])
+            yield self._numbered(slots[some], frames, generations, generations > 0)
 
     def rows(
         self,

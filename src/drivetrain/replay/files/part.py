@@ -8,7 +8,6 @@ Rows whose generation differs are written, and leaves alone where only these do.
 import json
 import os
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drivetrain.replay import _native
-from drivetrain.replay.files.format import BLOCK, COUNT, CRC, Commit, State, num_at_once
+from drivetrain.replay.files.format import BLOCK, COUNT, CRC, Commit, State, pieces
 from drivetrain.replay.files.frames import FramesOut
 from drivetrain.replay.schema import Schema
 
@@ -84,11 +83,12 @@ def _write_rows(out: "Summed", table: _native.Table, schema: Schema, known: Know
         Of when that was: all that was written and is newer than it follows in the next part.
     """
     capacity = len(known.leaves)
+    row_nbytes = schema.row_stride + schema.num_refs * schema.frame_stride
     state, num_walked = _state(table, known), capacity
     for is_last in (False,) * (_MOST_PASSES - 1) + (True,):
         for first, stop in _ring(state.next_slot - num_walked, num_walked, capacity):
-            for start, count in _steps(first, stop, schema):
-                changes = _changes(table, schema, known, state.alpha, start, count)
+            for slots in pieces(first, stop, row_nbytes):
+                changes = _changes(table, schema, known, state.alpha, slots)
                 if len(changes.slots) or len(changes.frames):
                     out.write(*changes.packed())
         latest = replace(_state(table, known), alpha=state.alpha)
@@ -119,14 +119,6 @@ def _packed(state: State) -> bytes:
     return COUNT.pack(len(text)) + text
 
 
-def _steps(first: int, stop: int, schema: Schema) -> Iterator[tuple[int, int]]:
-    """Slots [first, stop) in pieces of a bounded number of bytes."""
-    row_nbytes = schema.row_stride + schema.num_refs * schema.frame_stride
-    step = num_at_once(row_nbytes)
-    for start in range(first, stop, step):
-        yield start, min(step, stop - start)
-
-
 @dataclass(frozen=True)
 class _Changes:
     """What goes into a block: rows with their slots and leaves, leaves alone, frames before them."""
@@ -141,20 +133,19 @@ class _Changes:
         return counts, self.slots, self.leaves, self.frames, self.rows
 
 
-def _changes(table: _native.Table, schema: Schema, known: Known, alpha: float, start: int, count: int) -> _Changes:
+def _changes(table: _native.Table, schema: Schema, known: Known, alpha: float, slots: slice) -> _Changes:
     """What has changed in these slots, noted in `known`; all leaves by this alpha, which may change meanwhile."""
-    of_file = slice(start, start + count)
-    before = known.generations[of_file]
-    generations, leaves = np.empty(count, np.uint32), np.empty(count, np.float32)
+    start, before = slots.start, known.generations[slots]
+    generations, leaves = np.empty(len(before), np.uint32), np.empty(len(before), np.float32)
     table.export_leaves(start, alpha, leaves, generations)
     new = np.flatnonzero((generations != before) & (generations > 0))
     span = slice(int(new[0]), int(new[-1]) + 1) if len(new) else slice(0, 0)
     rows, frames = _copied(table, schema, known, alpha, start + span.start, leaves[span], generations[span])
     is_new = (generations != before) & (generations > 0)
     leaves[generations == 0] = 0
-    other = np.flatnonzero(~is_new & (leaves != known.leaves[of_file]))
+    other = np.flatnonzero(~is_new & (leaves != known.leaves[slots]))
     chosen = np.concatenate([np.flatnonzero(is_new), other])
-    known.generations[of_file], known.leaves[of_file] = generations, leaves
+    known.generations[slots], known.leaves[slots] = generations, leaves
     if not is_new[span].all():
         rows = rows[is_new[span]]
     return _Changes((start + chosen).astype(np.uint32), leaves[chosen], rows, frames)

@@ -30,7 +30,7 @@ from drivetrain.replay.files.format import (
     NUM_COMMITS,
     VERSION,
     Commit,
-    num_at_once,
+    pieces,
     unpack_commits,
 )
 from drivetrain.replay.files.frames import FramesIn
@@ -132,8 +132,8 @@ class Saved:
         self, index: Index, slots: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]]:
         """The rows of these slots, some at a time: (their slots, their bytes)."""
-        for some in _pieces(slots, index.row_nbytes):
-            yield some, self._read_items(index.places[some], index.row_nbytes)
+        for some in pieces(0, len(slots), index.row_nbytes):
+            yield slots[some], self._read_items(index.places[slots[some]], index.row_nbytes)
 
     def _read_items(self, places: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.uint8]:
         """The items of `nbytes` at these places, read in runs of neighbours."""
@@ -152,7 +152,9 @@ class Saved:
         self, table: _native.Table, schema: Schema, index: Index, kept: npt.NDArray[np.int64]
     ) -> FramesIn:
         frames, places = self.used_frames(schema, index, kept), index.frame_places()
-        for numbers in _pieces(frames.marked(), schema.frame_stride):
+        marked = frames.marked()
+        for some in pieces(0, len(marked), schema.frame_stride):
+            numbers = marked[some]
             frames.store(table, numbers, self._read_items(places[numbers], schema.frame_stride))
         return frames
 
@@ -285,9 +287,3 @@ def _commits(path: Path, data: bytes, nbytes: int) -> tuple[list[Commit], list[C
             f"{path}: truncated (expected {commits[-1].end:,} bytes at least, got {nbytes:,}); use an older copy"
         )
     return whole, [commit for commit in commits if commit.end > nbytes]
-
-
-def _pieces(items: npt.NDArray[np.int64], item_nbytes: int) -> Iterator[npt.NDArray[np.int64]]:
-    step = num_at_once(item_nbytes)
-    for first in range(0, len(items), step):
-        yield items[first : first + step]
