@@ -18,15 +18,10 @@ def num_cores() -> int:
     return max(1, math.ceil(min(len(os.sched_getaffinity(0)), cpu_quota())))
 
 
-def cpu_quota(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> float:
-    """Cores' worth of time that the cgroups above this process grant; infinite without a limit.
-
-    Args:
-        own: The file that lists the cgroups of this process.
-        root: Where the cgroup hierarchies are mounted.
-    """
+def cpu_quota() -> float:
+    """Cores' worth of time that the cgroups above this process grant; infinite without a limit."""
     quota = math.inf
-    for folder in own_cgroups("cpu", own, root):
+    for folder in own_cgroups("cpu"):
         limit = read(folder / "cpu.max").split()  # version 2: "quota period" or "max period"
         if not limit:
             limit = [read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")]  # version 1
@@ -35,35 +30,24 @@ def cpu_quota(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> float:
     return quota
 
 
-def memory_nbytes(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
-    """Bytes of memory this process may use at most: what is installed, or the tightest cgroup limit.
-
-    Args:
-        own: The file that lists the cgroups of this process.
-        root: Where the cgroup hierarchies are mounted.
-        meminfo: The file in which the kernel tells the installed memory.
-    """
-    limits = [kernel_nbytes("MemTotal", meminfo)]
-    for folder in own_cgroups("memory", own, root):
+def memory_nbytes() -> int:
+    """Bytes of memory this process may use at most: what is installed, or the tightest cgroup limit."""
+    limits = [kernel_nbytes("MemTotal")]
+    for folder in own_cgroups("memory"):
         text = read(folder / "memory.max") or read(folder / "memory.limit_in_bytes")
         if text not in ("", "max"):
             limits.append(int(text))
     return min(limits)
 
 
-def available_memory(own: Path = OWN_CGROUPS, root: Path = CGROUPS, meminfo: Path = MEMINFO) -> int:
+def available_memory() -> int:
     """Bytes this process may still use: what is available, less where a cgroup has less to give.
 
     Pages of files that were read or written count as usage of a cgroup, and are given up when memory is needed: they
     are available, as they are in the kernel's MemAvailable.
-
-    Args:
-        own: The file that lists the cgroups of this process.
-        root: Where the cgroup hierarchies are mounted.
-        meminfo: The file in which the kernel tells the available memory.
     """
-    left = [kernel_nbytes("MemAvailable", meminfo)]
-    for folder in own_cgroups("memory", own, root):
+    left = [kernel_nbytes("MemAvailable")]
+    for folder in own_cgroups("memory"):
         for limit, usage in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
             text = read(folder / limit)
             if text not in ("", "max"):
@@ -81,19 +65,19 @@ def _nbytes_of_files(cgroup: Path) -> int:
     return sum(int(stat.get(f"{prefix}{age}_file", 0)) for age in ("active", "inactive"))
 
 
-def kernel_nbytes(name: str, meminfo: Path = MEMINFO) -> int:
+def kernel_nbytes(name: str) -> int:
     """What the kernel says of memory under this name, in bytes."""
-    (line,) = (line for line in meminfo.read_text().splitlines() if line.startswith(f"{name}:"))
+    (line,) = (line for line in MEMINFO.read_text().splitlines() if line.startswith(f"{name}:"))
     return int(line.split()[1]) * 1024
 
 
-def own_cgroups(controller: str, own: Path, root: Path) -> Iterator[Path]:
+def own_cgroups(controller: str) -> Iterator[Path]:
     """Each folder from this process's cgroup up to the mount, in version 2 and in version 1."""
-    for line in read(own).splitlines():
+    for line in read(OWN_CGROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        mount = root / controllers if controllers else root
+        mount = CGROUPS / controllers if controllers else CGROUPS
         folder = mount / path.strip("/")
         yield folder
         while folder != mount:
