@@ -4,25 +4,33 @@ import json
 
 import pytest
 
+from drivetrain.core.caches import user_cache
 from drivetrain.scope.calibration import prior
 from drivetrain.scope.calibration.prior import LEAST_SD, PUBLISHED
 
 
-def test_nothing_is_known_of_a_new_machine(tmp_path):
-    assert prior.recall(tmp_path / "absent" / "costs.json") == {}
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """That costs are kept in; it and its folder are not there yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return user_cache("scope-costs.json")
 
 
-def test_programs_are_remembered_by_machine_and_the_oldest_are_forgotten(tmp_path, monkeypatch):
-    file = tmp_path / "deep" / "costs.json"
+def test_nothing_is_known_of_a_new_machine(file):
+    assert not file.parent.exists()
+    assert prior.recall() == {}
+
+
+def test_programs_are_remembered_by_machine_and_the_oldest_are_forgotten(file, monkeypatch):
     for number in range(40):
-        prior.remember({"call": (1.0 + number, 0.1)}, file)
+        prior.remember({"call": (1.0 + number, 0.1)})
     rows = json.loads(file.read_text())["machines"][prior.machine()]["call"]
     assert len(rows) == 30
     assert rows[0] == [11.0, 0.1]
     monkeypatch.setattr(prior, "machine", lambda: "another")
-    assert prior.recall(file) == {}
-    prior.remember({"call": (2.0, 0.1)}, file)
-    assert set(prior.recall(file)) == {"call"}
+    assert prior.recall() == {}
+    prior.remember({"call": (2.0, 0.1)})
+    assert set(prior.recall()) == {"call"}
 
 
 def test_one_program_narrows_little_and_many_that_agree_narrow_much_but_never_to_nothing():
@@ -48,30 +56,30 @@ def test_programs_that_tell_nothing_because_the_machine_was_busy_are_no_reason_t
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": 7}', '{"format": 1, "machines": {"m": {"call": [[1]]}}}'])
-def test_a_file_of_somebody_elses_making_is_taken_for_none(tmp_path, text):
-    file = tmp_path / "costs.json"
+def test_a_file_of_somebody_elses_making_is_taken_for_none(file, text):
+    file.parent.mkdir()
     file.write_text(text)
-    assert prior.recall(file) == {}
+    assert prior.recall() == {}
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e30"])
-def test_numbers_that_nobody_measured_are_left_out(tmp_path, number):
-    file = tmp_path / "costs.json"
+def test_numbers_that_nobody_measured_are_left_out(file, number):
+    file.parent.mkdir()
     rows = f'{{"call": [[{number}, 0.1], [0.1, {number}]], "annotation": [[1.5, 0.1]]}}'
     file.write_text(f'{{"format": 1, "machines": {{"{prior.machine()}": {rows}}}}}')
-    assert list(prior.recall(file)) == ["annotation"]
+    assert list(prior.recall()) == ["annotation"]
 
 
-def test_a_cache_on_a_full_disk_is_as_it_was_with_nothing_beside_it(tmp_path, full_disk):
-    file = tmp_path / "cache" / "costs.json"
-    prior.remember({"call": (1.0, 0.1)}, file)
+def test_a_cache_on_a_full_disk_is_as_it_was_with_nothing_beside_it(file, full_disk):
+    prior.remember({"call": (1.0, 0.1)})
     before = file.read_text()
     with full_disk(20):
-        prior.remember({"call": (2.0, 0.1)}, file)
+        prior.remember({"call": (2.0, 0.1)})
     assert [(path, path.read_text()) for path in file.parent.iterdir()] == [(file, before)]
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    prior.remember({"call": (1.0, 0.1)}, tmp_path / "file" / "costs.json")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    prior.remember({"call": (1.0, 0.1)})
     assert (tmp_path / "file").read_text() == ""

@@ -17,6 +17,7 @@ from drivetrain.core.caches import user_cache
 _MOST = 30
 _LARGEST = 1e6  # beyond it nobody measured; NaN neither
 _FORMAT = 1
+_NAME = "scope-costs.json"
 
 
 class Multiple(NamedTuple):
@@ -44,9 +45,9 @@ def machine() -> str:
     return f"{model}, {sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 
-def recall(file: Path | None = None) -> dict[str, Multiple]:
+def recall() -> dict[str, Multiple]:
     """Per instrument what to expect of the next program on this machine; empty where nothing is known."""
-    said = _read(file or user_cache("scope-costs.json")).get(machine(), {})
+    said = _read(user_cache(_NAME)).get(machine(), {})
     return {instrument: expected(rows) for instrument, rows in said.items() if rows}
 
 
@@ -74,11 +75,11 @@ def _middle(said: list[tuple[float, float]]) -> float:
     return weights[-1][0]
 
 
-def remember(multiples: Mapping[str, tuple[float, float]], file: Path | None = None) -> None:
+def remember(multiples: Mapping[str, tuple[float, float]]) -> None:
     """Add what a program said; a cache that cannot be written is none."""
     from drivetrain.core.aside import save_text  # which processes that only recall do without
 
-    path = file or user_cache("scope-costs.json")
+    path = user_cache(_NAME)
     known = _read(path)
     own = known.setdefault(machine(), {})
     for instrument, (mean, se) in multiples.items():
