@@ -88,12 +88,12 @@ def test_in_groups_of_all_cores_nobody_is_pinned_and_ours_is_told_to_use_them(ma
 def test_everybody_is_timed_at_every_operation_in_every_round():
     measured = measure(TINY, [OURS, NUMPY, FLOOR])
     operations = {name for phase in TINY.phases for name in phase}
-    assert set(measured.timings) == operations
+    assert set(measured.rounds) == operations
     for name in operations:
-        timings = measured.timings[name]
+        timings = measured.rounds[name]
         assert {contender for contender, each in timings.items() if len(each) == 2} >= {"ours", "NumPy"}
         assert ("floor" in timings) == name.startswith("sample")
-    assert all(timing.num_calls > 0 for each in measured.timings["update 32"].values() for timing in each)
+    assert all(timing.num_calls > 0 for each in measured.rounds["update 32"].values() for timing in each)
     assert measured.memory_nbytes == {}
 
 
@@ -112,7 +112,7 @@ def test_a_rival_that_crashes_is_named_and_the_others_are_measured(make_rival, c
     measured = measure(TINY, [OURS, make_rival("broken", text)])
     assert reason in measured.failed["broken"]
     assert reason in capsys.readouterr().out
-    assert all(set(timings) == {"ours"} for timings in measured.timings.values())
+    assert all(set(timings) == {"ours"} for timings in measured.rounds.values())
 
 
 @pytest.mark.whole
@@ -128,7 +128,7 @@ def test_a_rival_that_dies_half_way_leaves_no_timings(make_rival):
     )
     measured = measure(TINY, [OURS, make_rival("dying", text)])
     assert "ended with code 3" in measured.failed["dying"]
-    assert all(set(timings) == {"ours"} for timings in measured.timings.values())
+    assert all(set(timings) == {"ours"} for timings in measured.rounds.values())
 
 
 @pytest.mark.whole
@@ -145,7 +145,7 @@ def test_a_rival_that_hangs_is_ended_and_the_others_are_measured(make_rival, mon
     rivals = [OURS, make_rival("hanging", text)]
     measured = measure_group(TINY, rivals, num_rounds=1, slice_s=0.001)
     assert measured.failed["hanging"] == "hanging took longer than 3 s"
-    assert set(measured.timings["sample 256"]) == {"ours"}
+    assert set(measured.rounds["sample 256"]) == {"ours"}
 
 
 def test_a_failure_of_ours_is_an_error(make_rival):

@@ -105,9 +105,9 @@ def test_a_feeder_inserts_and_updates_every_turn_and_draws_now_and_then():
 def test_scenes_are_played_in_worker_processes_and_who_cannot_is_noted():
     scenes = [several("learn 256", 2, "threads"), several("insert 64", 2, "processes")]
     little = Play(group=crowd_group("little", "obs 4", CAPACITY), scenes=scenes, seconds=0.005)
-    played, measured = measure_play(little, [OURS, NUMPY], num_rounds=2)
-    assert [len(played[scene.name]["ours"]) for scene in scenes] == [2, 2]
-    cases = throughput_cases(little, played, measured)
+    measured = measure_play(little, [OURS, NUMPY], num_rounds=2)
+    assert [len(measured.rounds[scene.name]["ours"]) for scene in scenes] == [2, 2]
+    cases = throughput_cases(little, measured)
     assert [case.name for case in cases] == [
         "little, obs 4, 2^11 rows: learn 256, 2 threads [calls/s]",
         "little, obs 4, 2^11 rows: insert 64, 2 processes [calls/s]",
@@ -127,7 +127,7 @@ def test_contention_compares_each_rate_with_its_rate_alone():
         "together": {"ours": [turns(160, 70), turns(160, 70)], "cpprb": [turns(16, 7)]},
         "apart": {"ours": [turns(180, 90)]},
     }
-    feeder, sampler = (case.as_json() for case in contention_cases(contention(), played, Measured()))
+    feeder, sampler = (case.as_json() for case in contention_cases(contention(), Measured(rounds=played)))
     assert (feeder["ours"], feeder["peers"]["cpprb"], feeder["ratio"]) == (80.0, 8.0, 10.0)
     assert feeder["references"] == {"ours, alone": 100.0, "ours, apart": 90.0}
     assert [(t["aim"], t["got"], t["met"]) for t in feeder["targets"]] == [(0.75, 0.8, True)]
@@ -139,7 +139,7 @@ def test_actors_and_learners_are_counted_apart():
     play = actors_and_learners(2)
     (scene,) = play.scenes
     assert scene.name == "1 actor, 1 learner"
-    inserts, updates = actor_cases(play, {scene.name: {"ours": [turns(300, 20)]}}, Measured())
+    inserts, updates = actor_cases(play, Measured(rounds={scene.name: {"ours": [turns(300, 20)]}}))
     assert (inserts.value("ours"), updates.value("ours")) == (150.0, 10.0)
 
 
@@ -159,5 +159,5 @@ def test_the_scenes_grow_with_the_processes_there_are():
 def test_a_scene_nobody_played_makes_no_case():
     scene = Scene(name="learn 256, 2 threads", how="threads", members=[member("learn 256")] * 2)
     nobody = Play(group=crowd_group("nobody", "obs 4", CAPACITY), scenes=[scene])
-    assert throughput_cases(nobody, {scene.name: {}}, Measured()) == []
-    assert contention_cases(nobody, {scene.name: {}}, Measured()) == []
+    assert throughput_cases(nobody, Measured(rounds={scene.name: {}})) == []
+    assert contention_cases(nobody, Measured(rounds={scene.name: {}})) == []

@@ -17,7 +17,7 @@ REFERENCES = (FLOOR.name, OURS_BY_DEFAULT.name)
 
 def make_cases(group: Group, measured: Measured) -> list[Case]:
     """One case per operation that somebody has, and one for memory where images are stored."""
-    operations = [name for phase in group.phases for name in phase if measured.timings.get(name)]
+    operations = [name for phase in group.phases for name in phase if measured.rounds.get(name)]
     cases = [make_case(group, name, measured) for name in operations]
     if measured.memory_nbytes and not group.all_cores:  # the same stores as with one thread
         cases.append(memory_case(group, measured.memory_nbytes))
@@ -26,7 +26,7 @@ def make_cases(group: Group, measured: Measured) -> list[Case]:
 
 def make_case(group: Group, operation: str, measured: Measured) -> Case:
     """One operation: median of each round, everybody's smallest block, CPU time beside."""
-    timings = measured.timings[operation]
+    timings = measured.rounds[operation]
     unit = NANOSECONDS if group.is_tree else MICROSECONDS
     scale = 1e3 / int(operation.partition(" ")[2]) if group.is_tree else 1.0
     medians = {name: [scale * timing.median_us for timing in each] for name, each in timings.items()}

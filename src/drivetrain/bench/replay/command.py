@@ -161,7 +161,7 @@ def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list
     taking_part = [rival for rival in rivals if rival in SHARING]
     for play, as_cases in plan.plays:
         print(f"{play.group.name}: {plan.num_rounds} rounds", flush=True)
-        played, measured = measure_play(play, taking_part, num_rounds=plan.num_rounds)
-        cases += as_cases(play, played, measured)
+        measured = measure_play(play, taking_part, num_rounds=plan.num_rounds)
+        cases += as_cases(play, measured)
         failures += unmeasured(play.group, measured)
     return cases, failures

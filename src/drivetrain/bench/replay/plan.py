@@ -7,10 +7,10 @@ from drivetrain.bench.only import named
 from drivetrain.bench.replay.groups import Group, all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.scene_cases import actor_cases, contention_cases, throughput_cases
-from drivetrain.bench.replay.scenes import Play, Played, actors_and_learners, contention, throughput
+from drivetrain.bench.replay.scenes import Play, actors_and_learners, contention, throughput
 from drivetrain.bench.report import Case
 
-AsCases = Callable[[Play, Played, Measured], list[Case]]
+AsCases = Callable[[Play, Measured], list[Case]]
 
 
 @dataclass(frozen=True, kw_only=True)

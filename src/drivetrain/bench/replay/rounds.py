@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group
@@ -15,6 +15,8 @@ OPEN_TIMEOUT_S = 600.0
 MEASURE_TIMEOUT_S = 120.0  # the first time of an operation may compile it
 
 Answer = TypeVar("Answer")
+Requests = Mapping[str, Mapping[str, Any]]
+"""Operations, or scenes, each with what asks for it."""
 
 
 @dataclass
@@ -22,13 +24,13 @@ class Measured:
     """What came of one group.
 
     Attributes:
-        timings: Operation -> contender -> one timing per round.
+        rounds: Operation -> contender -> a Timing of each round; or scene -> contender -> its members' turns of each.
         memory_nbytes: Contender -> what its process grew by.
-        missing: Contender -> operation ("" for all of them) -> why it does not have it.
-        failed: Contender -> what went wrong; it has no timings then.
+        missing: Contender -> operation, or scene ("" for all of them) -> why it does not have it.
+        failed: Contender -> what went wrong; it has no rounds then.
     """
 
-    timings: dict[str, dict[str, list[Timing]]] = field(default_factory=dict[str, dict[str, list[Timing]]])
+    rounds: dict[str, dict[str, list[Any]]] = field(default_factory=dict[str, dict[str, list[Any]]])
     memory_nbytes: dict[str, int] = field(default_factory=dict[str, int])
     missing: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     failed: dict[str, str] = field(default_factory=dict[str, str])
@@ -42,8 +44,8 @@ class Measured:
         if name == "ours":
             raise error
         self.failed[name] = str(error)
-        for of_operation in self.timings.values():
-            of_operation.pop(name, None)
+        for of_one in self.rounds.values():
+            of_one.pop(name, None)
 
 
 def measure_group(
@@ -59,14 +61,45 @@ def measure_group(
     Raises:
         RunError: Our own process failed.
     """
+    phases = [{name: {"do": "measure", "name": name, "slice_s": slice_s} for name in phase} for phase in group.phases]
+    return measure(
+        group,
+        phases,
+        rivals,
+        lambda answer: Timing(**answer),
+        num_rounds=num_rounds,
+        timeout_s=MEASURE_TIMEOUT_S,
+        start=start,
+    )
+
+
+def measure(
+    group: Group,
+    phases: Sequence[Requests],
+    rivals: Sequence[Rival],
+    read: Callable[[Mapping[str, Any]], Any],
+    *,
+    num_rounds: int,
+    timeout_s: float,
+    start: Start = Worker.start,
+) -> Measured:
+    """Ask everybody for everything of a phase, `num_rounds` times in turn, and then for the next.
+
+    `read` makes of an answer what is kept of it.
+
+    Raises:
+        RunError: Our own process failed.
+    """
     measured = Measured()
     with started({rival.name: rival for rival in rivals}, start) as workers:
         here = open_all(group, workers, measured)
-        for phase in group.phases:
+        for phase in phases:
             for number in range(num_rounds):
-                for operation in phase:
+                for what, request in phase.items():
                     for name in in_turn(here, number):
-                        time_one(name, workers[name], operation, slice_s, measured)
+                        answer = ask_one(name, workers[name], what, request, timeout_s, measured)
+                        if answer is not None:
+                            measured.rounds.setdefault(what, {}).setdefault(name, []).append(read(answer))
     for name, reason in measured.failed.items():
         print(f"  {name} failed: {reason}")
     return measured
@@ -92,18 +125,17 @@ def open_all(group: Group, workers: Mapping[str, Worker], measured: Measured) ->
     return here
 
 
-def time_one(name: str, worker: Worker, operation: str, slice_s: float, measured: Measured) -> None:
-    """One contender at one operation, unless it failed before or does not have it."""
-    if name in measured.failed or operation in measured.missing.get(name, {}):
-        return
-    request = {"do": "measure", "name": operation, "slice_s": slice_s}
-    answer = attempt(measured, name, lambda: worker.ask(request, timeout_s=MEASURE_TIMEOUT_S))
-    if answer is None:
-        return
-    if "missing" in answer:
-        measured.missing.setdefault(name, {})[operation] = answer["missing"]
-        return
-    measured.timings.setdefault(operation, {}).setdefault(name, []).append(Timing(**answer))
+def ask_one(
+    name: str, worker: Worker, what: str, request: Mapping[str, Any], timeout_s: float, measured: Measured
+) -> dict[str, Any] | None:
+    """A contender's answer; None where it has failed, or does not have what is asked for."""
+    if name in measured.failed or what in measured.missing.get(name, {}):
+        return None
+    answer = attempt(measured, name, lambda: worker.ask(request, timeout_s=timeout_s))
+    if answer is not None and "missing" in answer:
+        measured.missing.setdefault(name, {})[what] = answer["missing"]
+        return None
+    return answer
 
 
 def attempt(measured: Measured, name: str, act: Callable[[], Answer]) -> Answer | None:

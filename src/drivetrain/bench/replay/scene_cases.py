@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from drivetrain.bench.replay.rounds import Measured
-from drivetrain.bench.replay.scenes import Play, Played, Scene, Turns
+from drivetrain.bench.replay.scenes import Play, Scene, Turns
 from drivetrain.bench.report import Case, Target
 
 PER_SECOND = "calls/s"
@@ -24,25 +24,27 @@ def rate_of(members: slice) -> Callable[[Turns], float]:
     return lambda turns: total_rate(turns[members])
 
 
-def throughput_cases(play: Play, played: Played, measured: Measured) -> list[Case]:
+def throughput_cases(play: Play, measured: Measured) -> list[Case]:
     """One case per scene: all members together."""
-    return [scene_case(play, scene, "", total_rate, played, measured) for scene in play.scenes if played[scene.name]]
+    scenes = [scene for scene in play.scenes if measured.rounds.get(scene.name)]
+    return [scene_case(play, scene, "", total_rate, measured) for scene in scenes]
 
 
-def actor_cases(play: Play, played: Played, measured: Measured) -> list[Case]:
+def actor_cases(play: Play, measured: Measured) -> list[Case]:
     """Two cases per scene: what the actors insert, and what the learners learn."""
     cases: list[Case] = []
     for scene in play.scenes:
-        if not played[scene.name]:
+        if not measured.rounds.get(scene.name):
             continue
         num_actors = sum(member["role"].startswith("insert") for member in scene.members)
         for suffix, members in ((": inserts", slice(num_actors)), (": updates", slice(num_actors, None))):
-            cases.append(scene_case(play, scene, suffix, rate_of(members), played, measured))
+            cases.append(scene_case(play, scene, suffix, rate_of(members), measured))
     return cases
 
 
-def contention_cases(play: Play, played: Played, measured: Measured) -> list[Case]:
+def contention_cases(play: Play, measured: Measured) -> list[Case]:
     """What each of the two keeps of its rate, beside its rates alone and apart."""
+    played = measured.rounds
     if "ours" not in played.get("together", {}):
         return []
     group = play.group.name
@@ -74,19 +76,17 @@ def rates(played: Mapping[str, Sequence[Turns]], rate: Callable[[Turns], float])
     return {name: [rate(turns) for turns in each] for name, each in played.items()}
 
 
-def scene_case(
-    play: Play, scene: Scene, suffix: str, rate: Callable[[Turns], float], played: Played, measured: Measured
-) -> Case:
+def scene_case(play: Play, scene: Scene, suffix: str, rate: Callable[[Turns], float], measured: Measured) -> Case:
     """One scene in calls per second."""
-    group = play.group.name
+    group, played = play.group.name, measured.rounds[scene.name]
     return Case(
         name=f"{group}: {scene.name}{suffix} [{PER_SECOND}]",
         unit=PER_SECOND,
         better="higher",
         group=group,
-        samples=rates(played[scene.name], rate),
+        samples=rates(played, rate),
         notes=notes_of(scene.name, scene.how, measured),
-        details={who: list(each) for who, each in played[scene.name].items()},
+        details={who: list(each) for who, each in played.items()},
     )
 
 

@@ -9,13 +9,12 @@ shapes into 10^6 rows, half as many learners sample and update 100
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay.groups import Group, power
-from drivetrain.bench.replay.rounds import Measured, attempt, open_all
-from drivetrain.bench.turns import in_turn
-from drivetrain.bench.worker import Worker, started
+from drivetrain.bench.replay.rounds import Measured, measure
 
 ACTORS = (1, 2, 4, 8, 12, 16, 20)  # the paper's are those from 4 on
 FEEDER, SAMPLER = {"role": "feed", "buffer": 0}, {"role": "sample 256", "buffer": 0}
@@ -102,44 +101,17 @@ def actors_and_learners(most: int) -> Play:
 
 
 Turns = list[dict[str, float]]  # per member: turns, seconds, cpu_s
-Played = dict[str, dict[str, list[Turns]]]  # scene -> contender -> one entry per round
 
 
-def measure_play(
-    play: Play,
-    rivals: Sequence[Rival],
-    *,
-    num_rounds: int,
-) -> tuple[Played, Measured]:
+def measure_play(play: Play, rivals: Sequence[Rival], *, num_rounds: int) -> Measured:
     """Have everybody play every scene, `num_rounds` times in turn.
 
     Raises:
         RunError: Our own process failed.
     """
-    measured, played = Measured(), {scene.name: dict[str, list[Turns]]() for scene in play.scenes}
-    with started({rival.name: rival for rival in rivals}, Worker.start) as workers:
-        here = open_all(play.group, workers, measured)
-        for number in range(num_rounds):
-            for scene in play.scenes:
-                for name in in_turn(here, number):
-                    play_one(name, workers[name], scene, play.seconds, played, measured)
-    for name, reason in measured.failed.items():
-        print(f"  {name} failed: {reason}")
-        for of_scene in played.values():
-            of_scene.pop(name, None)
-    return played, measured
-
-
-def play_one(name: str, worker: Worker, scene: Scene, seconds: float, played: Played, measured: Measured) -> None:
-    """One contender in one scene, unless it failed before or does not have it."""
-    if name in measured.failed or scene.name in measured.missing.get(name, {}):
-        return
-    request = {"do": "rate", "how": scene.how, "members": list(scene.members), "seconds": seconds}
-    timeout_s = 120.0 + 10 * seconds  # the first time, buffers are filled and processes started
-    answer = attempt(measured, name, lambda: worker.ask(request, timeout_s=timeout_s))
-    if answer is None:
-        return
-    if "missing" in answer:
-        measured.missing.setdefault(name, {})[scene.name] = answer["missing"]
-        return
-    played[scene.name].setdefault(name, []).append(answer["members"])
+    scenes = {
+        scene.name: {"do": "rate", "how": scene.how, "members": list(scene.members), "seconds": play.seconds}
+        for scene in play.scenes
+    }
+    timeout_s = 120.0 + 10 * play.seconds  # the first time, buffers are filled and processes started
+    return measure(play.group, [scenes], rivals, itemgetter("members"), num_rounds=num_rounds, timeout_s=timeout_s)
