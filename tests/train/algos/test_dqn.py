@@ -7,10 +7,11 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 import jax.numpy as jnp
+from written_out import assert_one_call_equals_single_updates, discrete_batch
 
 from drivetrain.train.algos import dqn
 from drivetrain.train.config import DQNConfig
-from drivetrain.train.learner.updates import Algorithm, Batch, compile_updates
+from drivetrain.train.learner.updates import Algorithm, compile_updates
 from drivetrain.train.networks import MLP, initial_vector, pack, unpack
 from drivetrain.train.networks.joined import packed
 
@@ -21,17 +22,6 @@ ALGORITHM = Algorithm(
     update=lambda state, batch, learners: dqn.update(state, batch, NETWORK, CONFIG, learners),
     policy=lambda state: packed(NETWORK, state.params),
 )
-
-
-def make_batch(seed, *lead):
-    rng = np.random.default_rng(seed)
-
-    def normal(*shape):
-        return rng.normal(size=(*lead, 5, *shape)).astype(np.float32)
-
-    discount = rng.choice([0.0, 0.97], (*lead, 5)).astype(np.float32)
-    weights = rng.uniform(0.2, 1.0, (*lead, 5)).astype(np.float32)
-    return Batch(normal(3), rng.integers(0, 2, (*lead, 5)), 3 * normal(), normal(3), discount, weights)
 
 
 def fresh_state(config=CONFIG, seed=0):
@@ -76,7 +66,7 @@ def fresh_target_choice(vector, target, batch, double):
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(double):
     config = DQNConfig(hidden=(8,), double=double)
-    state, batch = fresh_state(config), make_batch(1)
+    state, batch = fresh_state(config), discrete_batch(1)
     value, gradient = graded(state, batch, config)
     vector, target = flat(state.params), flat(state.target)
     y = fresh_target_choice(vector, target, batch, double)  # held fixed: no gradient through the target
@@ -94,7 +84,7 @@ def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(
 def test_double_and_plain_targets_differ_where_the_networks_disagree():
     state, plain = fresh_state(), DQNConfig(hidden=(8,), double=False)
     for seed in range(5):
-        batch = make_batch(seed)
+        batch = discrete_batch(seed)
         online, target = flat(state.params), flat(state.target)
         agree = numpy_q(online, batch.next_obs).argmax(1) == numpy_q(target, batch.next_obs).argmax(1)
         agree |= batch.discount == 0
@@ -103,7 +93,7 @@ def test_double_and_plain_targets_differ_where_the_networks_disagree():
 
 
 def test_an_update_returns_the_absolute_td_error_of_each_row():
-    state, batch = fresh_state(), make_batch(3)
+    state, batch = fresh_state(), discrete_batch(3)
     _, td_errors, _ = dqn.update(state, batch, NETWORK, CONFIG)
     vector, target = flat(state.params), flat(state.target)
     q = numpy_q(vector, batch.obs)[np.arange(5), batch.action]
@@ -111,7 +101,7 @@ def test_an_update_returns_the_absolute_td_error_of_each_row():
 
 
 def test_the_first_step_of_adam_moves_each_parameter_by_the_learning_rate():
-    state, batch = fresh_state(), make_batch(4)
+    state, batch = fresh_state(), discrete_batch(4)
     _, gradient = graded(state, batch, CONFIG)
     after = dqn.update(state, batch, NETWORK, CONFIG)[0].params
     moved = (flat(after) - flat(state.params))[np.abs(gradient) > 1e-4]
@@ -121,26 +111,13 @@ def test_the_first_step_of_adam_moves_each_parameter_by_the_learning_rate():
 
 @pytest.mark.parametrize(("count", "padded"), [(4, 0), (3, 1), (1, 3)])
 def test_one_call_of_several_updates_equals_single_updates(count, padded):
-    updates = compile_updates(ALGORITHM)
-    batches = make_batch(5, 4)
-    used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[:padded])]), batches)
-    state, td_errors, metrics, policy = updates(fresh_state(), used, np.int32(count))
-    expected, losses = fresh_state(), []
-    for index in range(count):
-        batch = jax.tree.map(lambda x, index=index: x[index], batches)
-        expected, td_error, single = dqn.update(expected, batch, NETWORK, CONFIG)
-        losses.append(float(single["loss"]))
-        assert np.allclose(td_errors[index], td_error, atol=1e-5)
-    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-5), state, expected))
-    assert float(metrics["loss"]) == pytest.approx(np.mean(losses), rel=1e-4)
-    assert int(state.num_updates) == count
-    assert np.array_equal(policy, pack(NETWORK, state.params))
+    assert_one_call_equals_single_updates(ALGORITHM, count, padded, discrete_batch)
 
 
 def test_a_remainder_does_not_compile_a_second_time():
     updates = compile_updates(ALGORITHM)
-    state, *_ = updates(fresh_state(), make_batch(6, 4), np.int32(4))
-    updates(state, make_batch(7, 4), np.int32(1))
+    state, *_ = updates(fresh_state(), discrete_batch(6, 4), np.int32(4))
+    updates(state, discrete_batch(7, 4), np.int32(1))
     assert updates._cache_size() == 1
 
 
@@ -149,7 +126,7 @@ def test_a_hard_target_is_copied_exactly_every_interval_and_not_in_between():
     state = fresh_state(config)
     before = flat(state.target)
     for index in range(1, 7):
-        state = dqn.update(state, make_batch(index), NETWORK, config)[0]
+        state = dqn.update(state, discrete_batch(index), NETWORK, config)[0]
         if index % 3:
             assert np.array_equal(flat(state.target), before)
         else:
@@ -160,5 +137,5 @@ def test_a_hard_target_is_copied_exactly_every_interval_and_not_in_between():
 def test_a_soft_target_moves_by_its_share_at_every_update():
     config = DQNConfig(hidden=(8,), target_interval=1, target_tau=0.25)
     state = fresh_state(config)
-    after = dqn.update(state, make_batch(8), NETWORK, config)[0]
+    after = dqn.update(state, discrete_batch(8), NETWORK, config)[0]
     assert np.allclose(flat(after.target), 0.75 * flat(state.target) + 0.25 * flat(after.params), atol=1e-6)

@@ -7,7 +7,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 import jax.numpy as jnp
-from written_out import assert_close, finite_differences, layer, to_numpy
+from written_out import ACTIONS, BATCH, INPUTS, assert_close, discrete_batch, finite_differences, layer, to_numpy
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.train import train
@@ -16,24 +16,13 @@ from drivetrain.train.algos.losses import projected
 from drivetrain.train.config import DQNConfig, TrainConfig
 from drivetrain.train.config.presets import preset, preset_for
 from drivetrain.train.interface import DiscreteActions, Interface, Vector
-from drivetrain.train.learner.updates import Batch
 from drivetrain.train.networks import Noisy, initial_vector, unpack
 from drivetrain.train.policies.policy import make_policy, policy_network
 from drivetrain.train.policies.q_networks import action_logits, atoms, q_network, q_values
 
-ROWS, INPUTS, ACTIONS = 5, 3, 2
 CONFIG = DQNConfig(hidden=(8,), dueling=True, noisy=True, num_atoms=7, value_min=-2.0, value_max=4.0)
 NETWORK = q_network(Vector(shape=(INPUTS,)), ACTIONS, CONFIG)
 INTERFACE = Interface(observations=Vector(shape=(INPUTS,)), actions=DiscreteActions(count=ACTIONS, start=0))
-
-
-def make_batch(seed):
-    rng = np.random.default_rng(seed)
-    obs, next_obs = (rng.normal(size=(ROWS, INPUTS)).astype(np.float32) for _ in range(2))
-    reward = (3 * rng.normal(size=ROWS)).astype(np.float32)
-    discount = rng.choice([0.0, 0.97], ROWS).astype(np.float32)
-    weights = rng.uniform(0.2, 1.0, ROWS).astype(np.float32)
-    return Batch(obs, rng.integers(0, ACTIONS, ROWS), reward, next_obs, discount, weights)
 
 
 def fresh_state():
@@ -67,10 +56,10 @@ def with_noise(pieces, noise):
 
 
 def logits_of(pieces, noise, obs):
-    """Dueling logits [ROWS, ACTIONS, atoms] in float64."""
+    """Dueling logits [BATCH, ACTIONS, atoms] in float64."""
     noisy = with_noise(pieces, noise)
     features = np.maximum(layer(noisy, "hidden0", np.asarray(obs, np.float64)), 0)
-    advantage = layer(noisy, "action", features).reshape(ROWS, ACTIONS, 7)
+    advantage = layer(noisy, "action", features).reshape(BATCH, ACTIONS, 7)
     return layer(noisy, "value", features)[:, None] + advantage - advantage.mean(1, keepdims=True)
 
 
@@ -93,7 +82,7 @@ def target_of(state, batch, drawn):
     z = np.linspace(-2, 4, 7)
     online, target = to_numpy(state.params), to_numpy(state.target)
     chosen = (softmax(logits_of(online, drawn.chooser, batch.next_obs)) * z).sum(-1).argmax(-1)
-    probabilities = softmax(logits_of(target, drawn.target, batch.next_obs))[np.arange(ROWS), chosen]
+    probabilities = softmax(logits_of(target, drawn.target, batch.next_obs))[np.arange(BATCH), chosen]
     return projection_row_by_row(probabilities, batch.reward, batch.discount, z)
 
 
@@ -121,13 +110,13 @@ def test_a_projection_keeps_all_probability_and_ends_in_the_extremes():
 
 @pytest.mark.whole
 def test_the_loss_and_its_gradient_equal_an_independent_form_and_its_finite_differences():
-    state, batch, drawn = fresh_state(), make_batch(1), noises()
+    state, batch, drawn = fresh_state(), discrete_batch(1), noises()
     graded = jax.jit(jax.value_and_grad(dqn.loss, has_aux=True), static_argnums=(3, 4))
     (value, (excess, q)), slopes = graded(state.params, state.target, batch, NETWORK, CONFIG, drawn)
     y = target_of(state, batch, drawn)
 
     def losses(pieces):
-        chosen = softmax(logits_of(pieces, drawn.online, batch.obs))[np.arange(ROWS), batch.action]
+        chosen = softmax(logits_of(pieces, drawn.online, batch.obs))[np.arange(BATCH), batch.action]
         return -(y * np.log(chosen)).sum(-1)
 
     def loss(pieces):
@@ -140,14 +129,14 @@ def test_the_loss_and_its_gradient_equal_an_independent_form_and_its_finite_diff
     assert np.allclose(excess, losses(pieces) - entropy, atol=1e-4)
     assert (np.asarray(excess) > -1e-5).all()
     z = np.linspace(-2, 4, 7)
-    chosen = softmax(logits_of(pieces, drawn.online, batch.obs))[np.arange(ROWS), batch.action]
+    chosen = softmax(logits_of(pieces, drawn.online, batch.obs))[np.arange(BATCH), batch.action]
     assert np.allclose(q, (chosen * z).sum(-1), atol=1e-4)
 
 
 @pytest.mark.torch
 def test_the_gradient_equals_that_of_torch():
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    state, batch, drawn = fresh_state(), make_batch(2), noises()
+    state, batch, drawn = fresh_state(), discrete_batch(2), noises()
     graded = jax.jit(jax.grad(dqn.loss, has_aux=True), static_argnums=(3, 4))
     slopes, _ = graded(state.params, state.target, batch, NETWORK, CONFIG, drawn)
     y = torch.tensor(target_of(state, batch, drawn))
@@ -161,16 +150,16 @@ def test_the_gradient_equals_that_of_torch():
         noisy[f"{name}.weight"] = pieces[f"{name}.weight"] + pieces[f"{name}.weight.sigma"] * outer
         noisy[f"{name}.bias"] = pieces[f"{name}.bias"] + pieces[f"{name}.bias.sigma"] * f[num_in:]
     features = torch.relu(layer(noisy, "hidden0", torch.tensor(np.float64(batch.obs))))
-    advantage = layer(noisy, "action", features).reshape(ROWS, ACTIONS, 7)
+    advantage = layer(noisy, "action", features).reshape(BATCH, ACTIONS, 7)
     logits = layer(noisy, "value", features)[:, None] + advantage - advantage.mean(1, keepdim=True)
-    chosen = logits.log_softmax(-1)[torch.arange(ROWS), torch.tensor(batch.action)]
+    chosen = logits.log_softmax(-1)[torch.arange(BATCH), torch.tensor(batch.action)]
     (torch.tensor(np.float64(batch.weights)) * -(y * chosen).sum(-1)).mean().backward()
     assert_close(slopes, {name: piece.grad.numpy() for name, piece in pieces.items()})
 
 
 @pytest.mark.release
 def test_numpy_and_jax_give_the_same_q_for_the_same_noise():
-    pieces, obs = NETWORK.initial(np.random.default_rng(0)), make_batch(3).obs
+    pieces, obs = NETWORK.initial(np.random.default_rng(0)), discrete_batch(3).obs
     noise = noises().online
     q = q_values(NETWORK, NETWORK.perturbed(pieces, noise, np), obs, CONFIG, np)
     in_jax = jax.tree.map(jnp.array, pieces)
@@ -211,8 +200,8 @@ def test_one_atom_is_plain_dqn():
     config = DQNConfig(hidden=(8,), dueling=True)
     network = q_network(Vector(shape=(INPUTS,)), ACTIONS, config)
     pieces = network.initial(np.random.default_rng(0))
-    logits = action_logits(network, pieces, make_batch(4).obs, config, np)
-    assert np.array_equal(logits[..., 0], q_values(network, pieces, make_batch(4).obs, config, np))
+    logits = action_logits(network, pieces, discrete_batch(4).obs, config, np)
+    assert np.array_equal(logits[..., 0], q_values(network, pieces, discrete_batch(4).obs, config, np))
     assert len(atoms(CONFIG)) == 7
 
 

@@ -1,13 +1,14 @@
-"""Networks and batches of continuous control in float64 NumPy, written out again for the tests."""
+"""Batches, networks of continuous control in float64 NumPy, and what a call of updates does, for the tests."""
 
 from functools import partial
 
 import jax
 import numpy as np
+import pytest
 
 from drivetrain.train.interface import BoxActions, Interface, Vector
 from drivetrain.train.learner.sharing import ONE_LEARNER
-from drivetrain.train.learner.updates import Batch, compile_updates
+from drivetrain.train.learner.updates import Batch, Seldom, compile_updates
 
 BATCH, INPUTS, ACTIONS = 5, 3, 2
 INTERFACE = Interface(
@@ -26,6 +27,12 @@ def make_batch(seed, *lead):
     discount = rng.choice([0.0, 0.97], (*lead, BATCH)).astype(np.float32)
     weights = rng.uniform(0.2, 1.0, (*lead, BATCH)).astype(np.float32)
     return Batch(normal(INPUTS), np.tanh(normal(ACTIONS)), 3 * normal(), normal(INPUTS), discount, weights)
+
+
+def discrete_batch(seed, *lead):
+    """The same, with numbers of actions."""
+    action = np.random.default_rng(seed).integers(0, ACTIONS, (*lead, BATCH))
+    return make_batch(seed, *lead)._replace(action=action)
 
 
 def to_numpy(pieces):
@@ -74,16 +81,22 @@ def assert_close(slopes, expected, atol=2e-4):
         assert np.allclose(slopes[name], expected[name], atol=atol), name
 
 
-def assert_one_call_equals_single_updates(algorithm, count, padded):
+def assert_one_call_equals_single_updates(algorithm, count, padded, make=make_batch):
     """That a call of `count` updates, of a length of `count + padded`, does what as many calls of one do."""
-    batches = make_batch(6, count + padded)
+    batches = make(6, count + padded)
     used = jax.tree.map(lambda x: np.concatenate([x[:count], np.zeros_like(x[count:])]), batches)
     single = jax.jit(partial(algorithm.update, learners=ONE_LEARNER))
-    expected, errors = algorithm.init(np.random.default_rng(3)), []
+    expected, errors, told = algorithm.init(np.random.default_rng(3)), [], []
     for index in range(count):
-        expected, td_errors, _ = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
+        expected, td_errors, each = single(expected, jax.tree.map(lambda x, i=index: x[i], batches))
         errors.append(td_errors)
-    state, all_errors, *_ = compile_updates(algorithm)(algorithm.init(np.random.default_rng(3)), used, np.int32(count))
+        told.append(each)
+    fresh = algorithm.init(np.random.default_rng(3))
+    state, all_errors, metrics, policy = compile_updates(algorithm)(fresh, used, np.int32(count))
     np.testing.assert_allclose(all_errors[:count], errors, atol=1e-4)
     assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-4), state, expected))
     assert int(state.num_updates) == count
+    for name, mean in metrics.items():
+        if not isinstance(mean, Seldom):
+            assert float(mean) == pytest.approx(np.mean([each[name] for each in told]), rel=1e-3, abs=1e-4), name
+    np.testing.assert_array_equal(policy, algorithm.policy(state))
