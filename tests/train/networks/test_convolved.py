@@ -7,6 +7,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 import jax.numpy as jnp
+from one_sample import errors_of
 
 from drivetrain.replay import Sample
 from drivetrain.train._native import convolutions
@@ -233,8 +234,9 @@ def test_a_learner_of_images_learns_what_it_did_by_patches(monkeypatch):
             "next_obs": shown(interface.observations, *rows)[:, ::-1],
             "discount": np.full(rows, 0.9, np.float32),
         }
-        learner.update(Sample(data=data, keys=np.zeros(rows, np.uint64), weights=np.ones(rows, np.float32)))
-        return learner.learned.vector, learner.td_errors
+        sample = Sample(data=data, keys=np.zeros(rows, np.uint64), weights=np.ones(rows, np.float32))
+        errors = errors_of(learner, sample)
+        return learner.learned.vector, errors
 
     ours = learned()
     monkeypatch.setattr("drivetrain.train.networks.convolution.NatureCNN._learning", _patches)

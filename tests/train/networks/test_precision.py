@@ -9,6 +9,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 import jax.numpy as jnp
+from one_sample import errors_of
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.replay import Sample
@@ -104,16 +105,17 @@ CHOICES = Interface(observations=Vector(shape=(5,)), actions=DiscreteActions(cou
 
 def updated(algo, interface, precision):
     """What an update on made-up rows does to the published vector, and its TD errors."""
-    settings = {"hidden": (16,), "batch_size": 8, "warmup_steps": 100, "updates_per_call": 1, "precision": precision}
-    learner = Learner(TrainConfig.default(algo, "made up").override(**settings), interface)
+    settings = {"hidden": (16,), "batch_size": 8, "warmup_steps": 100, "updates_per_call": 1, "prioritized": True}
+    config = TrainConfig.default(algo, "made up").override(**settings, precision=precision)
+    learner = Learner(config, interface)
     rng, before = np.random.default_rng(0), learner.learned.vector
     shape, dtype = interface.observations.stored
     obs = (255 * rng.random((2, 1, 8, *shape))).astype(dtype)
     action = interface.zero_actions(1, 8)
     row = rng.random((1, 8), np.float32)
     data = {"obs": obs[0], "next_obs": obs[1], "action": action, "reward": row, "discount": row}
-    learner.update(Sample(data, row, np.zeros((1, 8), np.uint64)))
-    return learner.learned.vector - before, learner.td_errors
+    errors = errors_of(learner, Sample(data, row, np.zeros((1, 8), np.uint64)))
+    return learner.learned.vector - before, errors
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import strange_envs
 from gymnasium.spaces import Box, Dict, MultiBinary
+from one_sample import errors_of
 
 pytest.importorskip("jax", reason="needs the train extra")
 
@@ -237,7 +238,7 @@ def test_a_policy_takes_observations_as_the_environment_gives_them():
 
 @pytest.mark.release
 def test_a_learner_learns_from_raw_rows_as_one_without_normalisation_from_normalised_ones():
-    config = config_of(num_step=3, updates_per_call=2)
+    config = config_of(num_step=3, updates_per_call=2, prioritized=True)
     plain = config.override(normalize_observations=False, normalize_rewards=False)
     obs, rewards, ended = history(20, 4)
     learner, other = Learner(config, PLAIN), Learner(plain, PLAIN)
@@ -254,9 +255,9 @@ def test_a_learner_learns_from_raw_rows_as_one_without_normalisation_from_normal
         data["discount"] = np.full((2, 16), 0.9, np.float32)
         return Sample(data, np.ones((2, 16), np.float32), np.zeros((2, 16), np.uint64))
 
-    learner.update(sample(obs, rewards))
-    other.update(sample(statistics.observations(obs), statistics.rewards(rewards, 3)))
-    assert learner.td_errors.tobytes() == other.td_errors.tobytes()
+    errors = errors_of(learner, sample(obs, rewards))
+    normalized = sample(statistics.observations(obs), statistics.rewards(rewards, 3))
+    assert errors.tobytes() == errors_of(other, normalized).tobytes()
     assert learner.learned.vector[: len(other.learned.vector)].tobytes() == other.learned.vector.tobytes()
     assert np.array_equal(learner.learned.vector[len(other.learned.vector) :], statistics.parameters)
 

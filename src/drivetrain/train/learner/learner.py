@@ -64,7 +64,7 @@ class Learner:
         self.most_begun = 1 if config.replay.prioritized else 2
         """Calls to be begun at a time: a second one waits, unless its draw needs the first's priorities."""
         self._begun: deque[Call] = deque()
-        self._finished: Call | None = None
+        self._metrics: Metrics = {}
 
     def compile(self) -> None:
         """Compile the updates now, before data is there; leaves the state as it is."""
@@ -91,7 +91,12 @@ class Learner:
         beta = self._config.replay.beta_at(progress)
         with REPLAY:
             sample = replay.sample(self._config.updates.batch_size, beta=beta, num_batches=count)
-        self._hand_over(sample)
+        with BACKPROPAGATION:
+            state, td_errors, metrics, policy = self._updates(
+                self.learned.state, self._batches(sample), np.int32(len(sample.weights))
+            )
+            self.learned.begin(state)
+            self._begun.append(Call(sample.keys, td_errors, metrics, policy))
 
     def finish(self, replay: Replay) -> None:
         """Wait for the oldest call begun, and write its priorities back.
@@ -102,40 +107,20 @@ class Learner:
         Raises:
             RunError: Learning has diverged.
         """
-        call = self._wait()
-        priorities = require_numbers(self.td_errors, self.learned.num_updates, "TD errors")
+        with BACKPROPAGATION:
+            call = jax.block_until_ready(self._begun.popleft())
+            self.learned.finish(len(call.keys), call.policy)
+        self._metrics = call.metrics
+        priorities = np.asarray(call.td_errors)[: len(call.keys)]
+        require_numbers(priorities, self.learned.num_updates, "TD errors")
         if self._config.replay.prioritized:
             with REPLAY:
                 replay.update_priorities(call.keys, priorities)
 
-    def update(self, sample: Sample) -> None:
-        """Do one update per batch of a sample with leading axes [updates, batch], at most updates_per_call of them."""
-        self._hand_over(sample)
-        self._wait()
-
-    @BACKPROPAGATION
-    def _hand_over(self, sample: Sample) -> None:
-        batches, count = self._batches(sample), np.int32(len(sample.weights))
-        state, td_errors, metrics, policy = self._updates(self.learned.state, batches, count)
-        self.learned.begin(state)
-        self._begun.append(Call(sample.keys, td_errors, metrics, policy))
-
-    @BACKPROPAGATION
-    def _wait(self) -> Call:
-        self._finished = call = jax.block_until_ready(self._begun.popleft())
-        self.learned.finish(len(call.keys), call.policy)
-        return call
-
-    @property
-    def td_errors(self) -> NDArray[np.float32]:
-        """|TD error| of every transition drawn for the last call, [updates, batch]."""
-        assert self._finished is not None
-        return np.asarray(self._finished.td_errors)[: len(self._finished.keys)]
-
     @property
     def metrics(self) -> dict[str, float]:
         """Means over the last call's updates; none before the first."""
-        return means_of(self._finished.metrics) if self._finished is not None else {}
+        return means_of(self._metrics)
 
     def _batches(self, sample: Sample) -> Batch:
         data, statistics = sample.data, self.learned.statistics
