@@ -103,7 +103,7 @@ def test_a_verb_of_a_verb_is_named_whole(capsys):
     assert main(["replay", "inspect"]) == 2
     unknown, absent = capsys.readouterr().err.splitlines()
     assert "Unrecognized options: --foo, FILE; `drivetrain replay inspect --help` lists" in unknown
-    assert "expected FILE (Written by Replay.save), got nothing" in absent
+    assert "expected FILE (Written by Replay.save; of a run, RUN/checkpoint/replay-N), got nothing" in absent
 
 
 def test_help_is_as_wide_as_the_terminal(capsys, monkeypatch):
