@@ -245,6 +245,11 @@ def test_rows_that_refer_to_frames_the_file_does_not_hold_are_refused(tmp_path, 
         ({"obs": ((84, 84), "uint8")}, {"frame_stack": 4}, r"'obs': expected a leading axis of frame_stack=4 .*84, 84"),
         ({"obs": ((), "uint8")}, {"frame_stack": 2}, "leading axis of frame_stack=2"),
         (
+            {"obs": {"image": ((4, 8, 8), "uint8"), "place": ((3,), "float32")}},
+            {"frame_stack": 4},
+            r"'obs/place': .*, got shape \[3\]; .* or declare what is no stack beside obs, with its next_ form",
+        ),
+        (
             {"obs": {"a": ((4, 3), "uint8"), "b": ((3,), "uint8")}},
             {"frame_stack": 4},
             "'obs/b': expected a leading axis",

@@ -371,7 +371,8 @@ def _require_stacks(declared: _Declared, frame_stack: int) -> None:
         if frame_stack > 1 and shape[:1] != (frame_stack,):
             raise InvalidInput(
                 f"spec field {name!r}: expected a leading axis of frame_stack={frame_stack} frames, got shape "
-                f"{list(shape)}; stack frames along the first axis, or use share_next_obs without frame_stack"
+                f"{list(shape)}; stack frames along the first axis, use share_next_obs without frame_stack, or declare "
+                "what is no stack beside obs, with its next_ form"
             )
 
 
