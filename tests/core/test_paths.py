@@ -1,5 +1,6 @@
 """Paths as callers give them, and the folder that a process is in."""
 
+import enum
 import os
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def test_a_dash_is_no_path_for_it_means_a_standard_stream_elsewhere_and_one_in_a
     with pytest.raises(InvalidInput, match=r"^json: expected a path, got '-'; - stands for no standard stream here"):
         given_path("json", "-")
     assert given_path("json", "./-") == tmp_path / "-"
+
+
+class Folder(str, enum.Enum):  # noqa: UP042 - StrEnum says its text also to Path
+    RUNS = "runs"
+
+
+def test_a_member_of_an_enumeration_that_is_a_text_is_the_path_that_it_says():
+    assert given_path("run_dir", Folder.RUNS) == Path("runs")
 
 
 class OfBytes:

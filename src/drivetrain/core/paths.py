@@ -55,6 +55,7 @@ def given_path(name: str, value: object, expected: str = "a path") -> Path:
     text = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:  # no text at all would be the present folder
         raise InvalidInput(f"{name}: expected {expected}, got {value!r}")
+    text = str.__str__(text)  # of a member of an enumeration, which Path would call by its name up to Python 3.11
     if value == "-":
         raise InvalidInput(f"{name}: expected {expected}, got '-'; {NO_STREAM}")
     path = Path(text)
