@@ -119,16 +119,23 @@ def test_more_memory_than_there_is_is_refused_in_a_sentence():
             "Too many open files",
         ),
         ("FSIZE", 10, "cannot create a thing segment of 64.00 MiB: File too large", None),
-        ("AS", 10, "cannot create a thing segment of 64.00 MiB: Cannot allocate memory", "could not get 64.00 MiB"),
+        (
+            "AS",
+            "used + 2**25",
+            "cannot create a thing segment of 64.00 MiB: Cannot allocate memory",
+            "could not get 64.00 MiB",
+        ),
     ],
 )
 def test_a_limit_of_the_process_that_is_in_the_way_of_a_segment_is_named(limit, most, make, attach):
     text = f"""
 import resource
+from pathlib import Path
 from drivetrain.core.errors import SegmentError
 from drivetrain.core.segments import Segment
 segment = Segment.create("thing", 2**26)
 handle = segment.handle()
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_{limit}, ({most}, {most}))
 for act in (lambda: Segment.create("thing", 2**26), lambda: Segment.attach(handle, "thing")):
     try:
