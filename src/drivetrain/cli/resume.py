@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     )
     config, _ = prepare(flags.run_dir, changes, again)
     prepare_this_process(config)
-    show(take_up(flags.run_dir, changes, again, quiet=False, ready=announce), on_policy=config.on_policy)
+    show(take_up(flags.run_dir, changes, again, ready=announce), on_policy=config.on_policy)
     return 0
 
 

@@ -79,7 +79,7 @@ def run(argv: list[str]) -> int:
         return run_all(config, seeds)
     from drivetrain.train.runs.run import start
 
-    show(start(config, quiet=False, ready=announce), on_policy=config.on_policy)
+    show(start(config, ready=announce), on_policy=config.on_policy)
     return 0
 
 
@@ -128,7 +128,7 @@ def run_all(config: TrainConfig, seeds: Sequence[int]) -> int:
         print(f"seed {config.run.seed} ({len(outcomes) + 1} of {len(configs)}): {config.run.run_dir}", flush=True)
 
     try:
-        for outcome in run_seeds(configs, quiet=False, began=began):
+        for outcome in run_seeds(configs, began=began):
             outcomes.append(outcome)
             if outcome.error is not None:
                 complain(outcome.seed, outcome.error)

@@ -65,7 +65,7 @@ def train(
     with _naming_extra():
         from drivetrain.train.runs.run import resolve, start
 
-    return start(resolve(algo, env, config, overrides), quiet=False, callbacks=callbacks)
+    return start(resolve(algo, env, config, overrides), callbacks=callbacks)
 
 
 def train_seeds(
@@ -117,14 +117,14 @@ def train_seeds(
     config = resolve(algo, env, config, overrides)
     if config.is_open or config.weighs_learners:  # once for all of them: seeds of one setting are compared
         reserve_devices(config)
-        config = settled(config, describe(config), quiet=False)
+        config = settled(config, describe(config))
     configs = seed_configs(config, found)
 
     def began(config: "TrainConfig", interface: "Interface") -> None:
         if config.run.seed == found[0]:
             remark(config, interface)
 
-    outcomes = tuple(run_seeds(configs, quiet=False, began=began, callbacks=callbacks))
+    outcomes = tuple(run_seeds(configs, began=began, callbacks=callbacks))
     return SeedsResult(run_dir=Path(outcomes[0].run_dir).parent, outcomes=outcomes).require_one()
 
 
@@ -177,7 +177,7 @@ def resume(
     changes = Changes(
         total_steps=total_steps, num_actors=num_actors, num_learners=num_learners, scratch_dir=scratch_dir, wandb=wandb
     )
-    return take_up(given_run_dir(run_dir), changes, again, quiet=False, callbacks=callbacks)
+    return take_up(given_run_dir(run_dir), changes, again, callbacks=callbacks)
 
 
 def load_policy(run_dir: str | os.PathLike[str], which: "Which" = "best", **again: Any) -> "TrainedPolicy":

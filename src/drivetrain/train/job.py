@@ -35,8 +35,6 @@ class Job:
     """The lock on its folder."""
     callbacks: Callbacks
     """Whom to tell what happens."""
-    quiet: bool
-    """Whether to show nothing."""
     begins_anew: bool = False
     """It was begun before, and ended before its first checkpoint."""
     recording: Path | None = None

@@ -53,7 +53,7 @@ def run_sequentially(job: Job, interruption: Interruption) -> Result:
         BaseException: What a callback has raised, likewise.
     """
     with (
-        contextlib.closing(Display(job.config.run.total_steps, quiet=job.quiet)) as display,
+        contextlib.closing(Display(job.config.run.total_steps)) as display,
         _telling_of_faults(job.run_dir),
         using_compilation_cache(),
         broadcasting(),

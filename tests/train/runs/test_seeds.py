@@ -107,7 +107,7 @@ def start_instead(monkeypatch):
     """Has runs reach 100 times their seed without running; those of some seeds fail, or cannot begin."""
 
     def replace(failing=(), unfit=()):
-        def start(config, *, quiet, ready, callbacks=()):
+        def start(config, *, ready, callbacks=()):
             seed = config.run.seed
             if seed in unfit:
                 raise InvalidInput("unfit")

@@ -39,7 +39,7 @@ def test_a_log_without_room_or_that_nobody_reads_any_more_ends_no_run(monkeypatc
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
-    display = Display(1_000, quiet=False)
+    display = Display(1_000)
     display.note("a sentence")
     display.show({"num_steps": 500})
     assert stream.num_refused > 0
@@ -50,7 +50,7 @@ def test_a_row_of_steps_that_are_past_does_not_set_the_bar_back(monkeypatch):
     terminal = Stream(is_terminal=True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with contextlib.closing(Display(50_000, quiet=False)) as display:
+    with contextlib.closing(Display(50_000)) as display:
         display.show({"num_steps": 14_000, "episode_return": 20.0})
         display.show({"num_steps": 12_500, "eval_return": 321.5})
         assert sys.stderr is not terminal
@@ -65,7 +65,7 @@ def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
-    display = Display(1_000, quiet=False)
+    display = Display(1_000)
     display.show({"num_steps": 500, "episode_return": 20.0, "eval_return": -0.0484})
     assert terminal.text == "500/1,000 steps  return 20.0  evaluated -0.0484\n"
     display.close()
@@ -74,7 +74,7 @@ def test_a_terminal_that_cannot_redraw_gets_lines(monkeypatch):
 def test_the_last_evaluations_are_told_of_once_on_a_line_when_one_is_due(monkeypatch):
     stream = Stream()
     monkeypatch.setattr(sys, "stderr", stream)
-    with contextlib.closing(Display(1_000, quiet=False)) as display:
+    with contextlib.closing(Display(1_000)) as display:
         display.evaluating(100)
         assert stream.text == ""
         monkeypatch.setattr("drivetrain.train.telemetry.progress._LINE_INTERVAL_S", 0.0)
@@ -89,7 +89,7 @@ def test_the_last_evaluations_are_told_of_at_once_below_the_bar_and_stay_there(m
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with contextlib.closing(Display(500, quiet=False)) as display:
+    with contextlib.closing(Display(500)) as display:
         display.show({"num_steps": 500, "episode_return": 20.0})
         display.evaluating(1)
         display.show({"num_steps": 500, "eval_return": 321.5})

@@ -121,7 +121,7 @@ class Supervisor:
 
     def run(self) -> Result:
         """Watch until everybody is done."""
-        self._display = Display(self._config.run.total_steps, quiet=self._job.quiet)
+        self._display = Display(self._config.run.total_steps)
         try:
             metrics = MetricsFile(self._config, self._run_dir, self._job.resume_at, self._display.note)
             with metrics as self._metrics:

@@ -277,7 +277,6 @@ def take_up(
     changes: Changes,
     again: Mapping[str, Any],
     *,
-    quiet: bool,
     ready: Callable[[Job], None] = lambda job: None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
@@ -323,13 +322,12 @@ def take_up(
             origin=origin,
             lock_fd=lock.fd,
             callbacks=Callbacks(callbacks, config, run_dir),
-            quiet=quiet,
             begins_anew=meta is None,
             begin=begin,
         )
         ready(job)
         taken = {field.name for field in fields(Changes)}
-        if not quiet and meta is not None and (told := edited(run_dir, config, again, taken=taken)) is not None:
+        if meta is not None and (told := edited(run_dir, config, again, taken=taken)) is not None:
             sys.stderr.write(f"{told}\n")
         return carry_out(job)
 

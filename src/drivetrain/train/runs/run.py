@@ -65,13 +65,12 @@ def resolve(
 def start(
     config: TrainConfig,
     *,
-    quiet: bool,
     ready: Callable[[TrainConfig, Interface], None] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Carry out a new run; `ready` is told its configuration and interface once nothing stands in its way.
 
-    In place of `ready`, what will come to nothing is said on standard error, unless `quiet`.
+    In place of `ready`, what will come to nothing is said on standard error.
 
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
@@ -89,7 +88,7 @@ def start(
     config = placed(config)
     interface = describe(config)
     require_experience(config, interface)
-    config = settled(config, interface, quiet=quiet)
+    config = settled(config, interface)
     require_learner(config, interface)
     run_dir = make_run_dir(config, here)
     with RunLock(run_dir) as lock:
@@ -98,14 +97,12 @@ def start(
         told = Callbacks(callbacks, config, run_dir)
         if ready is not None:
             ready(asked, interface)
-        elif not quiet:
+        else:
             remark(asked, interface)
-        return carry_out(
-            Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told, quiet=quiet)
-        )
+        return carry_out(Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told))
 
 
-def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainConfig:
+def settled(config: TrainConfig, interface: Interface) -> TrainConfig:
     """Numbers in place of "auto", and as many learners as are worthwhile; says why on standard error if it measures.
 
     Raises:
@@ -113,7 +110,7 @@ def settled(config: TrainConfig, interface: Interface, *, quiet: bool) -> TrainC
         RunError: The environment or the learner failed while it was measured.
     """
     config, reason = settle(config, interface)
-    if reason is not None and not quiet:
+    if reason is not None:
         sys.stderr.write(f"sized: {reason}\n")
     return config
 
@@ -154,8 +151,7 @@ def _keep(done: Result, job: Job) -> None:
     try:
         save_result(job.run_dir, done.to_dict())
     except OSError as error:
-        if not job.quiet:
-            sys.stderr.write(f"{job.run_dir / 'result.json'}: cannot be written: {error.strerror}\n")
+        sys.stderr.write(f"{job.run_dir / 'result.json'}: cannot be written: {error.strerror}\n")
 
 
 def _work(job: Job) -> Result:
@@ -198,6 +194,5 @@ def _with_embeddings(job: Job, counts: tuple[int, int]) -> Job:
     except OSError as error:
         why = f"{job.run_dir / 'checkpoint'}: the embeddings cannot be written: {error.strerror}"
         raise RunError(f"{why}; the checkpoint with images is whole, and `drivetrain resume` tries again") from error
-    if not job.quiet:
-        sys.stderr.write(f"{sentence}\n")
+    sys.stderr.write(f"{sentence}\n")
     return replace(job, origin=origin)

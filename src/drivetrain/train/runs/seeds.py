@@ -127,7 +127,6 @@ def seed_configs(config: TrainConfig, seeds: Sequence[int]) -> list[TrainConfig]
 def run_seeds(
     configs: Sequence[TrainConfig],
     *,
-    quiet: bool,
     began: Callable[[TrainConfig, Interface], None] = lambda config, interface: None,
     callbacks: Sequence[Callback] = (),
 ) -> Iterator[Outcome]:
@@ -148,7 +147,7 @@ def run_seeds(
 
         outcome = Outcome(seed=config.run.seed, run_dir=Path(config.run.run_dir or ""))
         try:
-            outcome = dataclasses.replace(outcome, result=start(config, quiet=quiet, ready=ready, callbacks=callbacks))
+            outcome = dataclasses.replace(outcome, result=start(config, ready=ready, callbacks=callbacks))
         except Exception as error:  # whatever an environment raises in a sequential run, too
             if not has_begun:
                 raise

@@ -23,12 +23,10 @@ class Display:
 
     Args:
         total_steps: Environment steps of the run.
-        quiet: Show nothing.
     """
 
-    def __init__(self, total_steps: int, *, quiet: bool) -> None:
+    def __init__(self, total_steps: int) -> None:
         self._total_steps = total_steps
-        self._quiet = quiet
         self._line_s = time.monotonic()
         self._shown: Row = {}
         self._follows = ""  # what comes when all steps are taken
@@ -43,7 +41,7 @@ class Display:
             speed_estimate_period=_RATE_WINDOW_S,
         )
         self._task = self._bar.add_task("train", total=total_steps)
-        if self._console.is_terminal and not self._console.is_dumb_terminal and not quiet:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(Group(self._bar, Text("starting")), console=self._console)
             self._live.start()
 
@@ -54,30 +52,30 @@ class Display:
         if self._live is not None:
             self._bar.update(self._task, completed=self._shown["num_steps"])
             self._redraw(self._live)
-        elif not self._quiet and time.monotonic() - self._line_s > _LINE_INTERVAL_S:
+        elif time.monotonic() - self._line_s > _LINE_INTERVAL_S:
             self._line_s = time.monotonic()
             steps = f"{self._shown['num_steps']:,.0f}/{self._total_steps:,} steps"
-            self._say(f"{steps}  {_numbers(self._shown)}")
+            self.note(f"{steps}  {_numbers(self._shown)}")
 
     def evaluating(self, num_episodes: int) -> None:
         """All steps are taken, and the last evaluations go on, for so many episodes; to be told of again and again.
 
         They may take longer than all before: where lines are written, one says so after as long as between others.
         """
-        is_news, line_is_due = not self._follows, time.monotonic() - self._line_s > _LINE_INTERVAL_S
-        if self._quiet or not is_news or (self._live is None and not line_is_due):
+        line_is_due = time.monotonic() - self._line_s > _LINE_INTERVAL_S
+        if self._follows or (self._live is None and not line_is_due):
             return
         episodes = counted(num_episodes, "episode")
         self._follows = f"all steps are taken; the best policy is evaluated over {episodes} (final_eval_episodes)"
         if self._live is not None:
             self._redraw(self._live)
         else:
-            self._say(self._follows)
+            self.note(self._follows)
 
     def note(self, sentence: str) -> None:
         """Say something that happened, beside the progress."""
-        if not self._quiet:
-            self._say(sentence)
+        with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
+            self._console.print(printable(sentence, keep="\n\t"), highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -89,10 +87,6 @@ class Display:
         below = "\n".join(filter(None, (_numbers(self._shown), self._follows)))
         with contextlib.suppress(OSError):
             live.update(Group(self._bar, Text(below)))
-
-    def _say(self, sentence: str) -> None:
-        with contextlib.suppress(OSError):  # a log on a full disk, or one that nobody reads any more, ends no run
-            self._console.print(printable(sentence, keep="\n\t"), highlight=False, markup=False, soft_wrap=True)
 
 
 def _numbers(row: Row) -> str:
