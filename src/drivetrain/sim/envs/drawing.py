@@ -34,18 +34,15 @@ class Canvas:
     Args:
         centre: The point in its middle.
         height: From its lower to its upper edge.
-        num_rows: Pixels of its height; `num_columns` of its width.
     """
 
-    def __init__(
-        self, centre: Point, height: float, num_rows: int = FRAME_HEIGHT, num_columns: int = FRAME_WIDTH
-    ) -> None:
+    def __init__(self, centre: Point, height: float) -> None:
         """Empty."""
-        self.scale = num_rows / height
-        rows, columns = np.mgrid[:num_rows, :num_columns]
-        self.x: Floats = centre[0] + (columns + 0.5 - num_columns / 2) / self.scale
-        self.y: Floats = centre[1] - (rows + 0.5 - num_rows / 2) / self.scale
-        self.pixels: Floats = np.broadcast_to(np.array(PAPER, np.float64), (num_rows, num_columns, 3)).copy()
+        self.scale = FRAME_HEIGHT / height
+        rows, columns = np.mgrid[:FRAME_HEIGHT, :FRAME_WIDTH]
+        self.x: Floats = centre[0] + (columns + 0.5 - FRAME_WIDTH / 2) / self.scale
+        self.y: Floats = centre[1] - (rows + 0.5 - FRAME_HEIGHT / 2) / self.scale
+        self.pixels: Floats = np.full((FRAME_HEIGHT, FRAME_WIDTH, 3), PAPER, np.float64)
 
     def fill(self, distance: Floats, colour: Colour) -> None:
         """Colour where a signed distance is negative; a pixel on the edge by its share."""

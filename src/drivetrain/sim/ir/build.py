@@ -39,9 +39,9 @@ class Builder:
         self.ops.append(Op(name, tuple(inputs), outputs, attrs, tuple(regions), self.where))
         return list(outputs)
 
-    def const(self, value: npt.ArrayLike, dtype: str | None = None) -> Value:
+    def const(self, value: npt.ArrayLike) -> Value:
         """A constant array."""
-        array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
         out = self.emit("const", (), array.shape, array.dtype.name, value=array)
         self.constants[out] = array
         return out

@@ -178,13 +178,12 @@ class RunLock:
 
     Args:
         run_dir: The run's folder.
-        wait_s: How long to wait for whoever has it.
 
     Raises:
         InvalidInput: Somebody else works on the run, or its folder lets nothing be written, or nothing be locked.
     """
 
-    def __init__(self, run_dir: Path, wait_s: float = _LOCK_WAIT_S) -> None:
+    def __init__(self, run_dir: Path) -> None:
         try:
             self.fd = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -193,13 +192,14 @@ class RunLock:
                 "work on a copy of the folder"
             ) from error
         try:
-            self._take(run_dir, time.monotonic() + wait_s)
+            self._take(run_dir)
         except BaseException:
             os.close(self.fd)
             raise
         _HELD.add(self)
 
-    def _take(self, run_dir: Path, deadline_s: float) -> None:
+    def _take(self, run_dir: Path) -> None:
+        deadline_s = time.monotonic() + _LOCK_WAIT_S
         while True:
             try:
                 return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
