@@ -65,12 +65,12 @@ def resolve(
 def start(
     config: TrainConfig,
     *,
-    ready: Callable[[TrainConfig, Interface], None] | None = None,
+    ready: Callable[[TrainConfig, Interface], None] = remark,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Carry out a new run; `ready` is told its configuration and interface once nothing stands in its way.
 
-    In place of `ready`, what will come to nothing is said on standard error.
+    Without one, what will come to nothing is said on standard error.
 
     Raises:
         MissingExtra: The run asks for what is not installed; nothing was started.
@@ -95,10 +95,7 @@ def start(
         asked, config = config, config.resolved().override(run_dir=str(run_dir))
         save_text(run_dir / "config.json", config.to_json())
         told = Callbacks(callbacks, config, run_dir)
-        if ready is not None:
-            ready(asked, interface)
-        else:
-            remark(asked, interface)
+        ready(asked, interface)
         return carry_out(Job(config=config, interface=interface, run_dir=run_dir, lock_fd=lock.fd, callbacks=told))
 
 
