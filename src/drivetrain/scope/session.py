@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -99,6 +100,22 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         OSError: It cannot be made or written, as the error says.
     """
     check_calibrate_every(calibrate_every)
+    more = {
+        WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
+        "calibrate_every": int(calibrate_every),
+        "machine": prior.machine(),
+        "prior": prior.recall(),
+    }
+    begin(path, argv, more)
+
+
+def begin(path: Path, argv: list[str], more: Mapping[str, Any]) -> None:
+    """Make the folder of a session of either kind that begins now, with what else is known of it.
+
+    Raises:
+        InvalidInput: The folder exists and is not empty, or is none.
+        OSError: It cannot be made or written, as the error says.
+    """
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"session: expected a new or empty folder, and {path} is a file; choose another name")
     path.mkdir(parents=True, exist_ok=True)
@@ -108,11 +125,8 @@ def create(path: Path, argv: list[str], calibrate_every: int = CALIBRATE_EVERY) 
         "format": FORMAT,
         "argv": list(map(str, argv)),  # programs put into sys.argv what they like
         "begin_ns": time.monotonic_ns(),
-        WALL_CLOCK: time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns(),
-        "calibrate_every": int(calibrate_every),
-        "machine": prior.machine(),
         BOOT: boot_id(),
-        "prior": prior.recall(),
+        **more,
     }
     write_json(path / "session.json", about)
 

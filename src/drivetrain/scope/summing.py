@@ -5,18 +5,14 @@
 What is lost is when something was, and what went on at the same time. The trainer records itself so.
 """
 
-import json
 import os
 import sys
-import time
 from pathlib import Path
 
-from drivetrain.core.aside import save_text
-from drivetrain.core.errors import InvalidInput
 from drivetrain.scope import _native
-from drivetrain.scope.format import BOOT, FORMAT, TOTALS
-from drivetrain.scope.process import boot_id, enter, goes_by, leave
-from drivetrain.scope.session import LIMIT_NBYTES
+from drivetrain.scope.format import TOTALS
+from drivetrain.scope.process import enter, goes_by, leave
+from drivetrain.scope.session import LIMIT_NBYTES, begin
 from drivetrain.scope.sites import AROUND_CALIBRATION, CALIBRATION, table
 
 _NUM_EMPTY_SPANS = 1000
@@ -26,19 +22,10 @@ def create(path: Path) -> None:
     """Make the folder of a session that begins now.
 
     Raises:
-        InvalidInput: The folder exists and is not empty.
+        InvalidInput: The folder exists and is not empty, or is none.
+        OSError: It cannot be made or written, as the error says.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    if any(path.iterdir()):
-        raise InvalidInput(f"session: expected a new or empty folder, and {path} holds files; choose another")
-    about = {
-        "format": FORMAT,
-        "keeps": TOTALS,
-        "argv": list(map(str, sys.argv)),
-        "begin_ns": time.monotonic_ns(),
-        BOOT: boot_id(),
-    }
-    save_text(path / "session.json", json.dumps(about))
+    begin(path, sys.argv, {"keeps": TOTALS})
 
 
 def join(path: Path, *, name: str, limit_nbytes: int = LIMIT_NBYTES) -> None:
