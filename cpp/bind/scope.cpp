@@ -111,7 +111,6 @@ NB_MODULE(_native, m) {
   m.attr("Unbound") = nb::steal(bind::make_wrapped_type(nullptr));
   m.attr("Wrapped") = nb::steal(bind::make_wrapped_type(m.attr("Unbound").ptr()));
   m.attr("VERSION") = kEventLogVersion;
-  m.attr("EVENT_NBYTES") = sizeof(Event);
   m.attr("MOST_NESTED") = kMostNested;
   m.def("start", &start, "folder"_a, "limit_nbytes"_a, "block_every"_a, "process_start"_a = 0);
   m.def("start_totals", &start_totals, "folder"_a, "limit_nbytes"_a, "process_start"_a = 0);

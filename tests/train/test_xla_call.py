@@ -39,7 +39,6 @@ VALUES = {
     "kScalar": "XLA_FFI_AttrType_SCALAR",
     "kFloat32": "XLA_FFI_DataType_F32",
     "kInvalidArgument": "XLA_FFI_Error_Code_INVALID_ARGUMENT",
-    "kResourceExhausted": "XLA_FFI_Error_Code_RESOURCE_EXHAUSTED",
 }
 
 

@@ -85,7 +85,7 @@ struct ErrorArgs {
   const char* message;
   int code;
 };
-inline constexpr int kInvalidArgument = 3, kResourceExhausted = 8;
+inline constexpr int kInvalidArgument = 3;
 
 /// The beginning of XLA's table of functions.
 struct Api {

@@ -2,7 +2,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 VERSION: int
-EVENT_NBYTES: int
 MOST_NESTED: int
 MUTE_ALL: int
 MUTE_GPU: int
