@@ -1,4 +1,4 @@
-"""Costs that tests find are not those of the user's programs."""
+"""What tests of recordings share; costs that they find are not those of the user's programs."""
 
 import pytest
 
@@ -16,3 +16,9 @@ def own_cache(tmp_path_factory, monkeypatch):
     for name, folder in shared.items():
         folder.mkdir(parents=True, exist_ok=True)
         user_cache(name).symlink_to(folder, target_is_directory=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Of a recording that is yet to be made."""
+    return tmp_path / "run.scope"

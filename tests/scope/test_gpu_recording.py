@@ -37,11 +37,6 @@ def gpu(libraries, layers, own_cache, monkeypatch):
     fake_gpu.share_layer(layers)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 @pytest.fixture(scope="module")
 def small(libraries, layers, tmp_path_factory):
     """A recording of two kernels, where three records were dropped and a kernel has no times."""

@@ -11,11 +11,6 @@ from drivetrain import scope
 from drivetrain.cli.main import main
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 def times(folder):
     return {(row.operation, row.time_class): row.raw_ns for row in scope.load(folder).breakdown()}
 

@@ -13,11 +13,6 @@ pytest.importorskip("jax", reason='needs JAX: pip install "drivetrain[train]"')
 pytest.importorskip("gymnasium")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 def operations(folder):
     """Operation -> nanoseconds in native code."""
     return {row.operation: row.raw_ns for row in scope.load(folder).breakdown() if row.time_class == "backend"}

@@ -11,11 +11,6 @@ from drivetrain import scope
 from drivetrain.cli.main import main
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 @pytest.mark.whole
 def test_a_script_sees_what_python_would_show_it_and_its_exit_code_is_ours(folder, tmp_path):
     (tmp_path / "beside.py").write_text("name = 'beside'")

@@ -20,11 +20,6 @@ from drivetrain.scope.states import State, StateSpace
 from drivetrain.scope.trace.events import BEGIN, END, STEP, THREAD_END
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 def entered(profile, thread=None):
     """How often each site was entered, without the recorder's own."""
     counts = Counter()

@@ -17,12 +17,6 @@ from drivetrain.scope.notes import read_notes
 from drivetrain.scope.process import boot_id
 from drivetrain.scope.session import create
 
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
-
 REPLACED = """
 import os, sys
 from drivetrain import scope

@@ -1,15 +1,8 @@
 """Waiting is a class of its own, in whatever operation is around, and builtins stay builtins."""
 
-import pytest
 from programs import entered, profiled_text
 
 from drivetrain import scope
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "run.scope"
-
 
 THREADS = """
 import concurrent.futures, inspect, queue, threading, time
