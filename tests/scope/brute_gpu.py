@@ -16,8 +16,8 @@ OWN_NAMES = (0, 1)
 LAUNCHED_NAMES = (3, 4)
 
 
-def gpu_of(activity=(), api=(), readings=(), names=NAMES):
-    """From rows as dictionaries; columns that a row leaves out are 0."""
+def gpu_of(activity=(), api=(), readings=(), names=NAMES, notes=()):
+    """From rows as dictionaries; columns that a row leaves out are 0. Without rows nothing happened."""
 
     def columns(kind, rows):
         names = dict.fromkeys(name for row in rows for name in row)
@@ -25,7 +25,7 @@ def gpu_of(activity=(), api=(), readings=(), names=NAMES):
 
     parts = {"activity": gpu.GpuActivity, "api": gpu.GpuApi, "readings": gpu.GpuReading}
     rows = {"activity": activity, "api": api, "readings": readings}
-    return gpu.GpuTrace(**{name: columns(kind, rows[name]) for name, kind in parts.items()}, names=names)
+    return gpu.GpuTrace(**{name: columns(kind, rows[name]) for name, kind in parts.items()}, names=names, notes=notes)
 
 
 def rows_of(columns):

@@ -232,7 +232,7 @@ def test_the_survey_asks_for_loads_that_there_are():
 
 def test_a_recording_in_which_nothing_ran_on_a_gpu_is_refused():
     with pytest.raises(RunError, match=r"program.py: expected activities of a GPU, got none"):
-        recorded.used(Profile(trace_with(gpu.empty())), "program.py")
+        recorded.used(Profile(trace_with(gpu_of())), "program.py")
 
 
 @pytest.mark.skipif(

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import rich.console
 from browser import FITS, needs_chromium, seen
+from brute_gpu import gpu_of
 from gpu_program import US, program
 from test_reports import Cells
 
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import beside, beside_gpu, beside_json, beside_page, beside_terminal, gpu
-from drivetrain.scope.trace.gpu import empty
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def runs():
     traces = {
         "fast": trace,
         "slow & <old>": replace(trace, gpu=replace(trace.gpu, activity=slower)),
-        "none": replace(trace, gpu=empty()),
+        "none": replace(trace, gpu=gpu_of()),
         "unrecorded": fewer,
     }
     return beside.lettered({name: Profile(one) for name, one in traces.items()})

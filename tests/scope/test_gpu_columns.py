@@ -25,8 +25,3 @@ def test_some_rows_in_another_order_are_rows_again():
 def test_a_column_that_is_none_is_refused():
     with pytest.raises(TypeError, match="speed"):
         gpu.GpuReading.of(time_ns=[1], speed=[2])
-
-
-def test_an_empty_trace_says_why_it_is_empty():
-    found = gpu.empty("No driver.")
-    assert (len(found.activity), len(found.api), len(found.readings), found.notes) == (0, 0, 0, ("No driver.",))

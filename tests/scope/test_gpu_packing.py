@@ -102,7 +102,7 @@ def test_of_damaged_pages_only_such_errors_come_as_the_folder_expects(tmp_path):
 
 def test_a_damaged_file_or_another_one_is_said(tmp_path):
     file = tmp_path / "gpu.parquet"
-    gpu_parquet.write(gpu.empty(), file)
+    gpu_parquet.write(gpu_of(), file)
     assert len(gpu_parquet.read(file).activity) == 0
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(FileFormatError, match="cannot be read"):

@@ -9,6 +9,7 @@ import pytest
 import rich.console
 from browser import FITS, needs_chromium, seen
 from brute import trace_of
+from brute_gpu import gpu_of
 from gpu_program import AUTOGRAD, US, program, with_steps_unrecorded
 from test_reports import Cells
 
@@ -18,7 +19,6 @@ from drivetrain.scope.notes import GPU_REFUSED
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu, page, perfetto, table, terminal
 from drivetrain.scope.report.shares import in_words, shares
-from drivetrain.scope.trace.gpu import empty
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,9 @@ def test_a_program_that_never_waits_is_told_so():
     assert "waiting for it" not in " ".join(words)
 
 
-@pytest.mark.parametrize(("records", "sentence"), [(None, gpu.NOT_RECORDED), (empty("No driver."), gpu.NOT_USED)])
+@pytest.mark.parametrize(
+    ("records", "sentence"), [(None, gpu.NOT_RECORDED), (gpu_of(notes=("No driver.",)), gpu.NOT_USED)]
+)
 def test_where_no_gpu_was_used_one_plain_sentence_says_so(records, sentence):
     without = Profile(replace(trace_of([]), gpu=records))
     assert sentence in printed(without)
@@ -123,7 +125,7 @@ def test_waiting_for_a_device_is_waiting():
 
 @pytest.mark.parametrize("failure", ["cupti refused", "no compiler"])
 def test_where_recording_failed_nobody_says_that_no_gpu_was_used(failure):
-    readings = replace(empty(), readings=program().gpu.readings)
+    readings = replace(gpu_of(), readings=program().gpu.readings)
     refused = Profile(replace(trace_of([]), gpu=readings, notes=(f"{GPU_REFUSED}: {failure}.",)))
     assert gpu.NOT_RECORDED in printed(refused)
     assert gpu.NOT_USED not in printed(refused)
@@ -132,7 +134,7 @@ def test_where_recording_failed_nobody_says_that_no_gpu_was_used(failure):
 
 def test_calls_of_which_nothing_is_known_to_have_run_are_no_unused_gpu():
     trace = program()
-    lost = Profile(replace(trace, gpu=replace(trace.gpu, activity=empty().activity)))
+    lost = Profile(replace(trace, gpu=replace(trace.gpu, activity=gpu_of().activity)))
     assert gpu.in_words(lost.usage) == [gpu.ONLY_CALLED]
     assert gpu.ONLY_CALLED in page.render(lost, "any")
 

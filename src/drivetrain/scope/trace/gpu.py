@@ -129,8 +129,3 @@ class GpuTrace:
     """What was not captured, and why, in sentences."""
     source: str = CUPTI
     """Who recorded it, in a word or two."""
-
-
-def empty(*notes: str) -> GpuTrace:
-    """Recorded, and nothing happened."""
-    return GpuTrace(activity=GpuActivity.of(), api=GpuApi.of(), readings=GpuReading.of(), names=(), notes=notes)
