@@ -1,4 +1,4 @@
-"""What is wrong with this input? Called only when the fast path has turned it down.
+"""What is wrong with this input? For calls of every step, asked only where the fast path has turned it down.
 
 Each function returns arrays that fit, or raises InvalidInput saying expected, got, where, remedy.
 """

@@ -3,7 +3,7 @@
     GpuApi (process, correlation) ---launched---> GpuActivity (process, correlation)
 
 Rows may be in any order. Times are nanoseconds of the machine's monotonic clock, like those of all events. Columns are
-those of CUPTI's activity records (NVIDIA's CUPTI documentation, CUpti_Activity*) as far as the analysis reads them.
+some of those of CUPTI's activity records (NVIDIA's CUPTI documentation, CUpti_Activity*).
 """
 
 from dataclasses import dataclass, fields, replace
