@@ -164,12 +164,7 @@ class Inherited:
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Inherited):
-    """Flags of each kind.
-
-    Attributes:
-        other: Said in the docstring of the class,
-            whose lines are as long.
-    """
+    """Flags of each kind."""
 
     part: Part = field(default_factory=Part)
     other: Literal["a", "b"] | None = None
@@ -187,7 +182,6 @@ def test_help_ends_lines_where_they_are_full_and_not_where_those_of_the_source_e
     for sentence in (
         "How many; none where it ends by itself. (default: None)",
         "Of whom this is. (default: x)",
-        "Said in the docstring of the class, whose lines are as long. (default: None)",
     ):
         assert any(line.endswith(sentence) for line in lines), lines
     first = next(at for at, line in enumerate(lines) if line.endswith("The first paragraph."))

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 import tyro
 
+from drivetrain.core.docstrings import explained
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.paths import NO_STREAM, given_path
 from drivetrain.core.words import fraction
@@ -124,14 +125,11 @@ _KINDS.primitive_rule(_read)
 
 
 def _lay_out_help(kind: Any) -> None:
-    """Give tyro what a dataclass's attributes are for, and those of dataclasses in it, a line for each paragraph.
+    """Give tyro what a dataclass's fields are for, and those of dataclasses in it, a line for each paragraph.
 
-    It finds these docstrings by itself, too, and ends a line of help wherever one of the source ends.
+    It finds the strings below them by itself, too, and ends a line of help wherever one of the source ends.
     """
-    import docstring_parser  # for --help alone
-
-    owners = [owner for owner in kind.__mro__ if dataclasses.is_dataclass(owner)]
-    docs = [{it.arg_name: it.description for it in docstring_parser.parse_from_object(cls).params} for cls in owners]
+    docs = [explained(owner) for owner in kind.__mro__]
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(field.type):
             _lay_out_help(field.type)
