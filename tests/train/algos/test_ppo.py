@@ -283,3 +283,12 @@ def test_policy_and_value_of_images_move_the_torso_they_share():
         assert np.abs(of_value).max() > 0
         scale = np.abs(slopes["both"][name]).max()
         assert np.allclose(slopes["both"][name], of_policy + 0.5 * of_value, atol=1e-4 * scale), name
+
+
+def test_a_rollout_is_learned_from_where_jax_refuses_words_as_keys():
+    agent, networks, state = parts("discrete")
+    with jax.legacy_prng_key("error"):
+        after, _ = jax.eval_shape(
+            lambda state, rollout: ppo.learn(state, rollout, SCHEDULE, networks, agent), state, make_rollout("discrete")
+        )
+    assert after == jax.eval_shape(lambda: state)

@@ -271,7 +271,8 @@ def learn(
         order = jax.random.permutation(key, num_steps).reshape(num_batches, config.batch_size)
         return jax.lax.scan(one_batch, progress, order)
 
-    keys = jax.random.split(jax.random.fold_in(state.key, state.num_updates), config.num_epochs)
+    key = jax.random.wrap_key_data(state.key)  # its words alone may be forbidden (JAX_LEGACY_PRNG_KEY)
+    keys = jax.random.split(jax.random.fold_in(key, state.num_updates), config.num_epochs)
     start = Progress(state.params, state.optimizer, jnp.bool_(True))
     progress, told = jax.lax.scan(one_epoch, start, keys)
     new = State(progress.params, progress.optimizer, state.key, state.num_updates + config.num_epochs * num_batches)
