@@ -211,6 +211,13 @@ def test_a_replay_too_small_for_a_batch_is_refused_with_what_else_could_be_less(
     PLAIN.override(num_actors=1, envs_per_actor=8, num_step=3, batch_size=64, capacity=80)
 
 
+def test_windows_of_one_step_hold_nothing_back_and_are_not_told_of():
+    with pytest.raises(InvalidInput) as caught:
+        PLAIN.override(num_actors=1, num_step=1, batch_size=64, warmup_steps=63)
+    told = "warmup_steps: expected at least 64 (a batch of 64), got 63; raise it, or lower batch_size"
+    assert str(caught.value) == told
+
+
 @pytest.mark.parametrize("algo", AGENTS)
 def test_config_json_is_resolved_and_comes_back_equal_by_any_path(tmp_path, monkeypatch, algo):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -127,14 +127,14 @@ class TrainConfig:
             )
 
     def _check_replay(self) -> None:
-        needed, updates = self.num_rows_before_learning, self.updates
+        needed, updates, span = self.num_rows_before_learning, self.updates, self.replay.num_step
         steps = updates.warmup_steps if updates.update_ratio > 0 else needed
+        held = f", and the {span}-step windows still open in each environment" if span > 1 else ""
         for name, got in (("warmup_steps", steps), ("capacity", self.replay.capacity)):
             if got < needed:
                 raise InvalidInput(
-                    f"{name}: expected at least {needed} (a batch of {updates.batch_size}, and the "
-                    f"{self.replay.num_step}-step windows still open in each environment), got {got}; raise it, or "
-                    "lower batch_size, num_step or the actors"
+                    f"{name}: expected at least {needed} (a batch of {updates.batch_size}{held}), got {got}; raise it, "
+                    f"or lower batch_size{', num_step or the actors' if held else ''}"
                 )
         self._check_freezing()
         self._check_hindsight()
