@@ -39,6 +39,24 @@ def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checke
     assert_same(rollout(rollout.reset(1), actions)[0], state)
 
 
+class Reusing(Held):
+    def step(self, key, state, action, params):
+        state = (state[0] + jax.random.uniform(key) - jax.random.uniform(key), state[1])
+        return super().step(key, state, action, params)
+
+
+@pytest.mark.whole
+def test_where_jax_looks_for_keys_that_are_used_twice_simulators_are_checked_as_elsewhere():
+    with pytest.raises(CompileError) as elsewhere:
+        sim.check_env(Reusing(), num_steps=2)
+    with jax.debug_key_reuse(True):
+        sim.check_env(sim.make("CartPole-v1"), num_steps=20)
+        with pytest.raises(CompileError) as there:
+            sim.check_env(Reusing(), num_steps=2)
+    assert str(there.value) == str(elsewhere.value)
+    assert "is not a good environment yet" in str(there.value)
+
+
 @pytest.mark.whole
 def test_where_numbers_have_64_bits_the_block_that_is_told_of_has_those_of_32():
     env, actions = sim.make("CartPole-v1"), np.ones((2, 3), np.int32)

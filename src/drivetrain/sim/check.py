@@ -37,6 +37,7 @@ from drivetrain.sim.varying import varied
 
 
 @jax.transfer_guard_host_to_device("allow")
+@jax.debug_key_reuse(False)  # it is asked about below; and playing gives keys again, to see who resets
 def check_env(env: Any, params: Tree = None, *, num_steps: int = 300, seed: int = 0) -> None:
     """Say everything that keeps an environment from being a good one, or return in silence.
 
