@@ -215,3 +215,12 @@ class Levers(Walk):
 
     def action_space(self, params):
         return MultiDiscrete((int(params["notches"]),) * int(params["levers"]))
+
+
+class Drawn(Walk):
+    """It has a picture: a wall as long as it went."""
+
+    def render(self, state, params):
+        picture = np.zeros((20, 40, 3), np.uint8)
+        picture[:, : int(4 * state.position)] = 255
+        return picture

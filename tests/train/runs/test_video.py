@@ -22,7 +22,9 @@ import pygame
 from drivetrain.cli.main import main
 from drivetrain.core.errors import InvalidInput, MissingExtra, RunError
 from drivetrain.train import load_policy, train
+from drivetrain.train.config import EnvironmentConfig
 from drivetrain.train.environments.faults import EnvironmentFault
+from drivetrain.train.environments.making import make
 from drivetrain.train.runs.video import fitted, written_video
 
 SMALL = {
@@ -369,3 +371,14 @@ def test_environments_that_go_elsewhere_leave_the_next_video_in_the_callers_fold
     for name in ("first.gif", "second.gif"):
         policy.record(name)
     assert sorted(os.listdir()) == ["first.gif", "run", "second.gif"]
+
+
+@pytest.mark.whole
+def test_a_simulator_of_ones_own_is_shown_in_a_window_as_ours_are_if_it_draws_itself(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = make("drivetrain/own_simulators:Drawn", EnvironmentConfig(), render_mode="human")
+    env.reset(seed=0)
+    env.close()
+    for mode in ("human", "rgb_array"):
+        with pytest.raises(InvalidInput, match=r"Walk': render_mode: expected a simulator with .* render\(.*it one"):
+            make("drivetrain/own_simulators:Walk", EnvironmentConfig(), render_mode=mode)

@@ -14,7 +14,7 @@ from typing import Any, cast
 import gymnasium
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TransformObservation
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, HumanRendering, TransformObservation
 
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.core.importing import importing, is_found_anew, require_module
@@ -128,11 +128,19 @@ def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) 
     """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
     sim = importlib.import_module("drivetrain.sim")  # registers ours
     env = sim.make(env_id, **settings.fresh_kwargs)
+    if drawn and not hasattr(env, "render"):
+        raise _Unfit(
+            "render_mode: expected a simulator with a method render(state, params), which draws a state, and it has "
+            "none; give it one, or leave pictures out"
+        )
     params = usual_params(env, settings) if settings.sim_params else None
     if env_id in gymnasium.registry:
         options = settings.fresh_kwargs | drawn
         return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **options)
-    return importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv(env, params=params, **drawn)
+    single = importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv
+    if drawn.get("render_mode") == "human":  # as Gymnasium's own `make` has it
+        return HumanRendering(single(env, params=params, render_mode="rgb_array"))
+    return single(env, params=params, **drawn)
 
 
 def _maker(env_id: str) -> Callable[[], Any] | None:
