@@ -28,7 +28,7 @@ class Held(Good):
 
 
 @pytest.mark.whole
-def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checked():
+def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checked_and_drawn():
     actions = np.ones((2, 3), np.int32)
     with jax.transfer_guard("disallow"):
         rollout = sim.compile(Held(), 3, 2, "numpy")
@@ -36,6 +36,9 @@ def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checke
         sim.check_env(Held(), num_steps=2)
         venv = sim.make_vec(Held(), 3, "numpy")
         np.testing.assert_array_equal(venv.reset(seed=1)[0], rollout.reset(1).obs)
+        shown = sim.make_vec("Snake", 1, "numpy", render_mode="rgb_array")
+        shown.reset(seed=1)
+        assert shown.render()[0].any()
     assert_same(rollout(rollout.reset(1), actions)[0], state)
 
 

@@ -190,6 +190,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         own = np.array if self._engine == "xla" else np.asarray  # XLA's memory is not the caller's to write to
         return {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}, was_done
 
+    @jax.transfer_guard_host_to_device("allow")  # states are NumPy's here, and pictures ask JAX what they show
     def render(self) -> tuple[Frame, ...]:
         """A frame uint8[height, width, 3] of every environment, with render_mode="rgb_array".
 
