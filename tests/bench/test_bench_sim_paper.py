@@ -7,7 +7,7 @@ from drivetrain.bench.report import Report, Skipped
 from drivetrain.bench.sim import command, devices
 from drivetrain.bench.sim.cases import speed_case
 from drivetrain.bench.sim.causes import CARTPOLE_NBYTES, Cause, with_causes
-from drivetrain.bench.sim.command import CHECKER, COMPILER
+from drivetrain.bench.sim.command import CHECKER, COMPILER, weaknesses_of
 from drivetrain.bench.sim.contenders import EVERYBODY, MAKE, OURS, TORCH, TORCH_COMPILED, XLA
 from drivetrain.bench.sim.devices import CPU, GPU, device_of
 from drivetrain.bench.sim.paper import KNOB, UNFUSED, paper_plan
@@ -83,6 +83,14 @@ def test_every_comparison_names_cores_and_bytes():
     frameworks = notes["XLA against PyTorch: CartPole over N, K = 16: N = 1,024"]
     assert "our torch 800.0 ns, at most 200.0 of them calls" in frameworks
     assert all(note.endswith("One core on every side.") for note in notes.values())
+
+
+def test_the_page_has_weaknesses_of_its_own_comparisons_and_not_of_the_cases_that_it_has_not():
+    for device in (CPU, GPU):
+        told = " ".join(weaknesses_of(device))
+        assert "random" in told
+        assert not any(word in told for word in ("cases with a policy", "observations are written"))
+    assert "cases with a policy" in " ".join(weaknesses_of(None))
 
 
 def test_bytes_of_cartpole_are_those_of_its_state():

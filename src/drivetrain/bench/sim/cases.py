@@ -19,7 +19,7 @@ LIMIT = "limit"
 FIRST_S, KEPT_S = 8.0, 0.1
 NOTES = {
     "gymnasium.make": "Gymnasium's and EnvPool's calls take one step each and write observations, as theirs have to; "
-    "gymnax's and ours take K = 64.",
+    "gymnax's and ours take K = 64, but for columns that say K = 1.",
     TWO_PROCESSES: "Two processes at once have half of the environments each, on one thread, and share nothing: what "
     "they give is the most that this machine's two cores had for two threads in this run.",
 }
