@@ -140,6 +140,12 @@ def test_a_module_that_a_finder_of_the_programs_own_has_is_noted_as_that_and_not
     assert re.fullmatch(r"Process \d+: sim was not hooked: it was imported past the recording, .*", note)
 
 
+def test_another_name_of_a_module_that_was_hooked_is_no_module_that_was_missed(folder):
+    """Tianshou keeps `tianshou.data.buffer.base` so."""
+    profiled_text(folder, 'import sys, threading\nsys.modules["envpool.python.envpool"] = threading')
+    assert not scope.load(folder).trace.notes
+
+
 LOADERS = """
 import importlib.machinery, sys
 

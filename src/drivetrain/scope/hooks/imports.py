@@ -83,8 +83,14 @@ def install() -> None:
 
 
 def note_missed() -> None:
-    """Say what else has been imported: a program may put a finder of its own in front of ours."""
+    """Say what else has been imported: a program may put a finder of its own in front of ours.
+
+    Not other names of modules that have come, as packages keep for those who knew them by these.
+    """
+    hooked = {id(sys.modules.get(name)) for name in _come}
     for name in _unhooked():
+        if id(sys.modules[name]) in hooked:
+            continue
         if name in named.by_module():
             _note_as_found(name)
         _note(name, f"{name} was not hooked: it was imported past the recording, as by an import hook of the program's")
