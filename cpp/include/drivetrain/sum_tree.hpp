@@ -130,6 +130,7 @@ class SumTree {
     units_per_one_ = units_per_one();
   }
 
+  /// Asks for what an update of this leaf writes to first; for the other levels update() sees.
   void prefetch(std::uint64_t index) const noexcept {
     fetch_line_to_write(leaves_ + index);
     std::uint64_t node = index / kLeafFanout;
@@ -255,8 +256,8 @@ class SumTree {
   static constexpr std::size_t kFewChanges = 16;   // which a table does not pay for
   static constexpr std::size_t kChangesAhead = 12;
 
-  // The sums above that of a leaf node, in levels up to `end`. Others draw by them all the time: lines asked for any
-  // earlier would have been taken back.
+  // The sums above that of a leaf node, in levels up to `end`. Others draw by them all the time, and take back lines
+  // that were asked for long before they are written to.
   void fetch_sums_above(std::uint64_t node, unsigned end) const noexcept {
     for (unsigned level = 1; level < end; ++level) fetch_line_to_write(levels_[level] + (node /= kInnerFanout));
   }
