@@ -188,7 +188,7 @@ class Loop:
         self._has_learned = True
         if self._evaluated != self._counts.updates:
             self._evaluate()
-        episodes = [] if self._rules.total_steps == self._rules.switch_at else self._selection.final()
+        episodes = [] if self._rules.goes_on else self._selection.final()
         self._beat()  # where another part follows, it has not begun
         done = result(self._job, self._rules, episodes, self._counts[1:], learning_s)
         self._job.callbacks.require_none_raised()
@@ -298,7 +298,7 @@ class Loop:
         """Within an evaluation, before each environment's turn: those at the end of a run, maybe long, end at once."""
         if self._interruption.signum and self._has_learned:
             self._leave()
-        if self._has_learned and self._rules.total_steps != self._rules.switch_at:
+        if self._has_learned and not self._rules.goes_on:
             self._display.evaluating(self._config.run.final_eval_episodes)
 
     def _observe(self) -> None:

@@ -97,6 +97,11 @@ class Rules:
             by_rounds=config.run.deterministic,
         )
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run goes on in another form when these steps are taken: nothing is final before."""
+        return self.total_steps == self.switch_at
+
     @cached_property
     def limit(self) -> RateLimit:
         """The rule that says when actors wait."""

@@ -325,8 +325,7 @@ class Supervisor:
         if self._memory.ledger.is_finished(counts):
             self._finished_s = self._finished_s or time.monotonic()
             self._report_the_last(counts)
-            rules = self._memory.ledger.rules
-            if self._final_episodes is None and rules.total_steps != rules.switch_at:
+            if self._final_episodes is None and not self._memory.ledger.rules.goes_on:
                 self._display.evaluating(self._config.run.final_eval_episodes)
             return
         if self._memory.ledger.stopping:  # the last checkpoint may have been written before the last steps were taken

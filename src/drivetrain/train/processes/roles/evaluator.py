@@ -43,8 +43,7 @@ def run(assignment: Assignment, reports: Reports) -> None:
                 reports.send(selection.consider(weights.vector, counts.committed, evaluated))
             next_steps = next_evaluation(config, counts.committed)
         if finished:
-            goes_on = ledger.rules.total_steps == ledger.rules.switch_at
-            reports.send({"final_episodes": [] if goes_on else selection.final()})
+            reports.send({"final_episodes": [] if ledger.rules.goes_on else selection.final()})
             break
         rest()
         if counts.committed < next_steps:
