@@ -80,10 +80,7 @@ class Segment:
         """
         text = json.dumps(meta or {}).encode()
         payload_offset = -(-(_HEAD.size + len(text)) // _PAGE) * _PAGE
-        if scratch_dir is None:
-            require_memory(nbytes, what=f"a {kind} segment")
-        else:
-            require_room(nbytes, scratch_dir, what=f"a {kind} segment")
+        require_space(nbytes, scratch_dir, what=f"a {kind} segment")
         try:
             fd = os.memfd_create(f"drivetrain-{kind}") if scratch_dir is None else _file_without_a_name(scratch_dir)
             try:
@@ -198,18 +195,25 @@ def _why(error: OSError, otherwise: str = "") -> str:
     return f"{error.strerror}; {remedy}" if remedy else str(error.strerror)
 
 
-def require_room(nbytes: int, folder: Path, *, what: str, largest: str = "") -> None:
-    """Refuse what the disk of a folder cannot hold before anything is written.
+def require_space(nbytes: int, scratch_dir: Path | None, *, what: str, largest: str = "") -> None:
+    """Refuse before anything is written what this machine's memory cannot hold, or the disk of a folder.
 
     Args:
         nbytes: Bytes needed.
-        folder: Of the disk.
+        scratch_dir: The folder; None: memory.
         what: For which thing, as the message calls it.
         largest: Its largest parts, for the message.
 
     Raises:
-        SegmentError: More bytes than are free, or the disk does not say.
+        SegmentError: More bytes than are available, or it cannot be found out how many are.
     """
+    if scratch_dir is None:
+        require_memory(nbytes, what=what, largest=largest)
+    else:
+        _require_room(nbytes, scratch_dir, what, largest)
+
+
+def _require_room(nbytes: int, folder: Path, what: str, largest: str) -> None:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:

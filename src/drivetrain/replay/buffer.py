@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from drivetrain.core.errors import InvalidInput, NotEnoughData, SegmentError
 from drivetrain.core.paths import given_path
-from drivetrain.core.segments import Segment, SegmentHandle, refused_memory, require_memory, require_room
+from drivetrain.core.segments import Segment, SegmentHandle, refused_memory, require_memory, require_space
 from drivetrain.replay import _native, arguments, checks, conversion, files, frames, queries
 from drivetrain.replay.hindsight import HindsightWriter, Judge, Relabelling, Strategy, require_goals
 from drivetrain.replay.memory import MemoryReport
@@ -179,11 +179,7 @@ class Replay:
         initialize = segment is None
         if segment is None:
             what = f"{f'{file}: ' if file else ''}a replay of capacity {settings.capacity}"
-            largest = settings.memory().largest()
-            if scratch_dir is None:
-                require_memory(nbytes, what=what, largest=largest)
-            else:
-                require_room(nbytes, scratch_dir, what=what, largest=largest)
+            require_space(nbytes, scratch_dir, what=what, largest=settings.memory().largest())
             if shared or scratch_dir is not None:
                 segment = Segment.create(_KIND, nbytes, settings.to_json(), scratch_dir=scratch_dir)
         self._settings = settings

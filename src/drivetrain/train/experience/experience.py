@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivetrain.core.seeding import stream
-from drivetrain.core.segments import require_memory, require_room
+from drivetrain.core.segments import require_memory, require_space
 from drivetrain.replay import Replay, memory_report
 from drivetrain.replay.arguments import require_folder
 from drivetrain.replay.frames import num_frames, stack_of
@@ -134,10 +134,7 @@ def require_experience(config: TrainConfig, interface: Interface) -> None:
     report = memory_report(**settings)
     what = f"a replay of capacity {report.capacity}"
     scratch_dir = require_folder("scratch_dir", config.replay.scratch_dir)
-    if scratch_dir is None:
-        require_memory(report.nbytes, what=what, largest=report.largest())
-    else:
-        require_room(report.nbytes, scratch_dir, what=what)
+    require_space(report.nbytes, scratch_dir, what=what, largest=report.largest())
     rows = config.updates.updates_per_call * config.updates.batch_size
     what = f"a sample of {config.updates.updates_per_call} batches of {config.updates.batch_size} rows"
     require_memory(2 * rows * obs, what=what, remedy="use a smaller batch_size or fewer updates_per_call")
