@@ -48,11 +48,6 @@ class Job:
         return self.origin.num_resumes > 0
 
     @property
-    def checkpoint(self) -> Path | None:
-        """The folder whose checkpoint it goes on from."""
-        return self.run_dir if self.is_resumed else None
-
-    @property
     def resume_at(self) -> int | None:
         """The step from which on its metrics are written anew."""
         return self.origin.num_steps if self.is_resumed or self.begins_anew else None

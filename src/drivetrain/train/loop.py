@@ -36,6 +36,7 @@ from drivetrain.train.networks.broadcasting import broadcasting
 from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import has_best_policy, load_checkpoint, load_replay
+from drivetrain.train.run_dir.initial import initial_arrays
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -114,6 +115,8 @@ class Loop:
         self._learner = make_learner(config, job.interface, encoders)
         if arrays is not None:
             self._learner.learned.restore(arrays)
+        elif (initial := initial_arrays(config, job.run_dir, job.origin)) is not None:
+            self._learner.learned.begin_with(initial)
         with interruption.held():  # an exception in XLA's compiler ends the process later on, by a segmentation fault
             self._learner.compile()
         self._gathered = self._experience  # what the actor writes

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_memory_of_a_run_that_cannot_be_had_whole_is_let_go_at_once(monkeypatch,
     )
     interface = describe(config)
     with pytest.raises(SegmentError) as caught:  # whose traceback holds what was made
-        Memory(config, interface, START, Path("absent") if failing == "load_checkpoint" else None)
+        Memory(config, interface, replace(START, num_resumes=int(failing == "load_checkpoint")), Path("absent"))
     held = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
     assert not [file for file in held if "replay" in file or "rollout" in file], "its largest parts"
     assert caught.tb

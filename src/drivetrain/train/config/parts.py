@@ -15,7 +15,7 @@ Precision = Literal["float32", "bfloat16"]
 
 CARRIED_OUT = ("run", "simulator")
 """The parts of how a run is carried out."""
-OF_ANOTHER_KIND = ("precision", "eval_max_steps", "save_replay", "scratch_dir")
+OF_ANOTHER_KIND = ("precision", "eval_max_steps", "init_from", "save_replay", "scratch_dir")
 """Settings that say of what they are not like the rest of their part."""
 
 _MOST_STEPS = 2**62  # the ledger counts in 64 bits
@@ -59,6 +59,9 @@ class RunConfig:
     simulators 32, or what num_envs of an on-policy algorithm comes to."""
     seed: int = 0
     """Seed of every random stream of the run."""
+    init_from: str | None = None
+    """Folder of a run of the same algorithm, spaces and network, whose last networks this one begins with, and what
+    it normalises by; optimizers, replay, counters and random streams are new. None: networks are drawn."""
     deterministic: bool = False
     """The same bits for a seed, whatever the number of actor processes that share equally many environments, and
     after a resume. Actors and learner then take turns after every step of all environments, whatever `tolerance`
@@ -105,6 +108,7 @@ class RunConfig:
         require(self, "checkpoint_interval_s", self.checkpoint_interval_s > 0, "more than 0 s")
         require(self, "step_timeout_s", self.step_timeout_s > 0, "more than 0 s")
         require(self, "log_interval_steps", self.log_interval_steps >= 1, "at least 1")
+        require(self, "init_from", self.init_from is None or _is_path(self.init_from), "the folder of a run, or None")
         require(self, "run_dir", self.run_dir is None or _is_path(self.run_dir), "a folder, or None")
         require(self, "wandb", self.wandb != "", "the name of a project, or None")
         require(self, "eval_interval_steps", self.eval_interval_steps >= 1, "at least 1")

@@ -93,6 +93,10 @@ class Learned:
         frozen = self._encoders.arrays() if self._encoders else {}
         return {"params": self.vector, **state, **frozen, **self.statistics.arrays()}
 
+    def begin_with(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over what another run has learned; the rest of the state is this one's own."""
+        self.restore({**saved(self.state), **arrays})
+
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over a checkpoint of the same configuration."""
         self.state = for_everyone(restored(self.state, arrays), self._learners)

@@ -90,7 +90,7 @@ class Supervisor:
         self._learned: tuple[Counts, float] | None = None  # what the learner has told of last, and when that was
         self._began_s = time.monotonic() - job.origin.elapsed_s
         self._meter = Meter(Rules.of(config, job.origin), config.run.log_interval_steps, job.origin, job.unreported)
-        self._memory = Memory(config, job.interface, job.origin, job.checkpoint)
+        self._memory = Memory(config, job.interface, job.origin, job.run_dir)
 
     def interrupt(self, signum: int) -> None:
         """Drain; the second time, kill. Called from a signal handler: it only leaves notes.

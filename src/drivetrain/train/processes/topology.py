@@ -28,6 +28,7 @@ from drivetrain.train.ledger.rules import Origin, Rules
 from drivetrain.train.normalization import MomentsBoard
 from drivetrain.train.policies.policy import first_published, num_published
 from drivetrain.train.run_dir.checkpoint import load_checkpoint, load_replay
+from drivetrain.train.run_dir.initial import initial_arrays
 from drivetrain.train.weights import Weights
 
 Role = Literal["actor", "learner", "evaluator"]
@@ -117,19 +118,21 @@ def attach_moments(assignment: Assignment) -> MomentsBoard | None:
 class Memory:
     """The shared memory of a run, owned by the supervisor.
 
-    The weights channel starts with the initial parameters or those of the checkpoint, so that actors
-    need not wait for the learner's framework to load.
+    The weights channel starts with the first parameters, those of the checkpoint or those of another run, so
+    that actors need not wait for the learner's framework to load.
 
     Args:
         config: The run's.
         interface: What its environments look like.
         origin: Where it begins.
-        checkpoint: The folder whose checkpoint it goes on from; None: it is new.
+        run_dir: Its folder, with the checkpoint that it goes on from or what it begins with.
     """
 
-    def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
+    def __init__(self, config: TrainConfig, interface: Interface, origin: Origin, run_dir: Path) -> None:
         with contextlib.ExitStack() as held:  # an error on the way lets go of what there is by then
-            saved = load_replay(checkpoint, shared=True, scratch_dir=config.replay.scratch_dir) if checkpoint else None
+            saved = None
+            if origin.num_resumes:
+                saved = load_replay(run_dir, shared=True, scratch_dir=config.replay.scratch_dir)
             self.experience = make_experience(config, interface, shared=True) if saved is None else saved
             held.callback(self.experience.close)
             self.ledger = Ledger.create(Rules.of(config, origin), config.num_actors, origin)
@@ -144,20 +147,21 @@ class Memory:
                 self.round = RolloutBuffer.create(config, stored_interface(config, interface, origin), shared=True)
                 held.callback(self.round.close)
             self.episodes: Episodes | None = None
-            self._begin(config, interface, origin, checkpoint)
+            self._begin(config, interface, origin, run_dir)
             self._held = held.pop_all()
 
-    def _begin(self, config: TrainConfig, interface: Interface, origin: Origin, checkpoint: Path | None) -> None:
+    def _begin(self, config: TrainConfig, interface: Interface, origin: Origin, run_dir: Path) -> None:
         """Publish what the run begins with."""
-        if checkpoint:
-            arrays = load_checkpoint(checkpoint)[0]
+        checkpoint = load_checkpoint(run_dir)[0] if origin.num_resumes else None
+        if checkpoint is not None and config.run.deterministic:
+            self.episodes = Episodes.of(checkpoint)
+        arrays = initial_arrays(config, run_dir, origin) if checkpoint is None else checkpoint
+        if arrays is None:
+            vector = first_published(config, interface, stream(config.run.seed, "network"))
+        else:
             vector = arrays["params"]
-            if config.run.deterministic:
-                self.episodes = Episodes.of(arrays)
             if self.moments is not None:
                 self.moments.publish_all(arrays["moments"])
-        else:
-            vector = first_published(config, interface, stream(config.run.seed, "network"))
         self.weights.publish(vector.astype(np.float32), origin.num_updates)
 
     def close(self) -> None:

@@ -23,10 +23,11 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.given import was_object
 from drivetrain.train.config.parts import decides
 from drivetrain.train.config.saved import read_settings
+from drivetrain.train.run_dir.initial import INITIAL
 
 _PARTS = (
     *("config.json", "lock", "logs", "result.json", "checkpoint", "best", "metrics.jsonl", "metrics.csv"),
-    *("tensorboard", "time", "unreported.json", "wandb", "wandb.json"),
+    *("tensorboard", "time", "unreported.json", "wandb", "wandb.json", INITIAL),
 )
 """What a run keeps in its folder."""
 
@@ -107,8 +108,8 @@ def given_run_dir(run_dir: object) -> Path:
     return given_path("run_dir", run_dir)
 
 
-def require_run_dir(path: Path) -> None:
-    """Let the folder of a run pass.
+def require_run_dir(path: Path, *, name: str = "RUN") -> None:
+    """Let the folder of a run pass; `name` is what it was given as.
 
     Raises:
         InvalidInput: It is none, or cannot be looked into; those of several seeds are named.
@@ -117,11 +118,11 @@ def require_run_dir(path: Path) -> None:
         if (path / "config.json").is_file():
             return
     except OSError as error:
-        raise InvalidInput(f"RUN: expected the folder of a run, and {path} is none: {error.strerror}") from error
+        raise InvalidInput(f"{name}: expected the folder of a run, and {path} is none: {error.strerror}") from error
     if folders := seed_runs(path):
         names = ", ".join(folder.name for folder in folders)
-        raise InvalidInput(f"RUN: expected the folder of one run, and {path} holds those of several seeds: {names}")
-    raise InvalidInput(f"RUN: expected the folder of a run, and {path} is none")
+        raise InvalidInput(f"{name}: expected the folder of one run, and {path} holds those of several seeds: {names}")
+    raise InvalidInput(f"{name}: expected the folder of a run, and {path} is none")
 
 
 def label_of(run_dir: Path) -> str:

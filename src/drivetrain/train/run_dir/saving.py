@@ -142,14 +142,18 @@ def require_same(env: str, interface: Interface, saved: dict[str, str], *, remed
     Raises:
         InvalidInput: Names what has changed.
     """
+    if (changed := change(interface, saved)) is not None:
+        raise InvalidInput(f"environment {env!r} has changed since the checkpoint: {changed}; {remedy}")
+
+
+def change(interface: Interface, saved: dict[str, str]) -> str | None:
+    """What an environment looks like that a checkpoint says otherwise, in words; None where there is nothing."""
     now = describe_interface(interface)
     for name in sorted({*now, *saved}):
         was = _plain(str(saved.get(name)))
         if now.get(name) != was:
-            raise InvalidInput(
-                f"environment {env!r} has changed since the checkpoint: "
-                f"{difference(name, was, str(now.get(name)))}; {remedy}"
-            )
+            return difference(name, was, str(now.get(name)))
+    return None
 
 
 def require_as_learned(env: str, interface: Interface, run_dir: Path) -> None:

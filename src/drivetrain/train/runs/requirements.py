@@ -25,10 +25,11 @@ _NBYTES_PER_ACTOR = 8 * 2**20  # its own, beside what it shares with others, whe
 
 def placed(config: TrainConfig) -> TrainConfig:
     """The same whoever goes elsewhere."""
-    scratch_dir = None if config.on_policy else config.replay.scratch_dir
-    if scratch_dir is None:
-        return config
-    return config.override(scratch_dir=str(resolved(given_path("scratch_dir", scratch_dir))))
+    given = {"init_from": config.run.init_from}
+    if not config.on_policy:
+        given["scratch_dir"] = config.replay.scratch_dir
+    folders = {name: resolved(given_path(name, path)) for name, path in given.items() if path is not None}
+    return config.override(**{name: str(folder) for name, folder in folders.items()})
 
 
 def describe(config: TrainConfig) -> Interface:

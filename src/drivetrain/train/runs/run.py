@@ -24,7 +24,9 @@ from drivetrain.train.job import Job
 from drivetrain.train.learner.devices import require_platforms, reserve_devices
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.run_dir.folder import RunLock, make_run_dir, save_result
+from drivetrain.train.run_dir.initial import save_initial
 from drivetrain.train.run_dir.results import Result
+from drivetrain.train.runs.beginning import beginning
 from drivetrain.train.runs.freezing import freeze_encoders
 from drivetrain.train.runs.remarks import remark
 from drivetrain.train.runs.requirements import describe, placed, require_learner
@@ -87,12 +89,16 @@ def start(
     here = folder_here()  # or says that it was removed
     config = placed(config)
     interface = describe(config)
+    begins_with = beginning(config, interface)
     require_experience(config, interface)
     config = settled(config, interface)
     require_learner(config, interface)
     run_dir = make_run_dir(config, here)
     with RunLock(run_dir) as lock:
         asked, config = config, config.resolved().override(run_dir=str(run_dir))
+        if begins_with is not None:
+            save_initial(run_dir, begins_with.arrays, begins_with.meta)
+            sys.stderr.write(f"{begins_with}\n")
         save_text(run_dir / "config.json", config.to_json())
         told = Callbacks(callbacks, config, run_dir)
         ready(asked, interface)

@@ -25,6 +25,7 @@ from drivetrain.train.processes.topology import (
 )
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.initial import initial_arrays
 from drivetrain.train.run_dir.saving import Progress, Saver
 from drivetrain.train.telemetry.recording import (
     BACKPROPAGATION,
@@ -75,6 +76,8 @@ class Learning:
         self._learner = make_learner(config, assignment.interface, encoders)
         if arrays is not None:
             self._learner.learned.restore(arrays)
+        elif (initial := initial_arrays(config, assignment.run_dir, assignment.origin)) is not None:
+            self._learner.learned.begin_with(initial)
         if not self._ledger.stopping:  # else there is nothing to learn, and the checkpoint need not wait
             self._learner.compile()
         self._rounds = self._make_rounds(arrays) if config.run.deterministic else None

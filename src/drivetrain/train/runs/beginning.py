@@ -1,0 +1,108 @@
+"""What a new run is asked to begin with of another's, and whether it fits; said before anything starts."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drivetrain.core.errors import FileFormatError, InvalidInput
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.agents import SACConfig
+from drivetrain.train.config.saved import require_form
+from drivetrain.train.interface import Interface
+from drivetrain.train.policies.policy import num_published
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.folder import require_run_dir
+from drivetrain.train.run_dir.initial import of_networks
+from drivetrain.train.run_dir.saving import change
+
+_OF_NETWORKS = ("hidden", "activation", "torso", "share_torso", "dueling", "num_atoms", "noisy")
+_OF_INPUTS = ("normalize_observations", "normalize_rewards")
+
+
+class Beginning(NamedTuple):
+    """What a run begins with."""
+
+    arrays: Arrays
+    """Of networks, and the moments that their inputs are normalised by."""
+    run_dir: Path
+    """The folder of the run that has learned them."""
+    num_steps: int
+    """Steps it had taken by then."""
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Whose it is, for a file."""
+        return {"run_dir": str(self.run_dir), "num_steps": self.num_steps}
+
+    def __str__(self) -> str:
+        return f"begins with what {self.run_dir} has learned in {self.num_steps:,} steps"
+
+
+def beginning(config: TrainConfig, interface: Interface) -> Beginning | None:
+    """What a run is to begin with; None where it draws its first networks.
+
+    Raises:
+        InvalidInput: There is no run, or one of another algorithm, environment or network.
+        FileFormatError: Its checkpoint is absent or damaged.
+    """
+    if config.run.init_from is None:
+        return None
+    run_dir = Path(config.run.init_from)
+    require_run_dir(run_dir, name="init_from")
+    arrays, meta = load_checkpoint(run_dir)
+    theirs = _settings(run_dir, meta)
+    if theirs["algo"] != config.algo:
+        raise InvalidInput(
+            f"init_from: expected a run of {config.algo}, got one of {theirs['algo']}, {run_dir}; give another, or "
+            "leave it out"
+        )
+    if meta.get("encoder_frozen"):
+        raise InvalidInput(
+            f"init_from: expected a run that learns from images, got {run_dir}, whose encoder is frozen; give one "
+            "without freeze_encoder_after, or resume this one"
+        )
+    if (changed := change(interface, meta.get("interface") or {})) is not None:
+        raise InvalidInput(
+            f"init_from: expected a run in an environment with the spaces of {config.env!r}, got {run_dir}: "
+            f"{changed}; give another, or leave it out"
+        )
+    _require_same_networks(config, theirs, run_dir)
+    _require_length(arrays, num_published(config, interface), run_dir)
+    taken = of_networks(arrays)
+    if isinstance(config.agent, SACConfig) and not config.agent.learn_temperature:
+        taken.pop("state/log_alpha", None)  # a setting of this run
+    return Beginning(taken, run_dir, meta["num_steps"])
+
+
+def _settings(run_dir: Path, meta: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run, as its checkpoint has them: what was an object then need not be given again."""
+    settings = meta.get("config")
+    try:
+        require_form(settings)
+    except InvalidInput as error:
+        raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
+    assert isinstance(settings, dict)
+    return settings
+
+
+def _require_same_networks(config: TrainConfig, theirs: dict[str, Any], run_dir: Path) -> None:
+    ours = config.to_dict()
+    for part, names in (("agent", _OF_NETWORKS), ("environment", _OF_INPUTS)):
+        here, there = ours[part], theirs.get(part, {})
+        for name in (name for name in names if name in here and name in there and here[name] != there[name]):
+            raise InvalidInput(
+                f"{name}: expected {there[name]} beside init_from, as {run_dir} has it, got {here[name]}; give the "
+                "same, or leave init_from out"
+            )
+
+
+def _require_length(arrays: Arrays, expected: int, run_dir: Path) -> None:
+    """Refuse what acts otherwise, as by a torso of the same name that is another by now."""
+    vector = arrays.get("params", np.empty(0, np.float32))
+    if (vector.dtype, vector.shape) != (np.float32, (expected,)):
+        raise InvalidInput(
+            f"init_from: expected a policy of {expected:,} parameters, got {vector.dtype}{list(vector.shape)} in "
+            f"{run_dir}; give the torso that it has learned with, or leave init_from out"
+        )
