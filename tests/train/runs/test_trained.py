@@ -15,6 +15,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import optax
 import strange_envs
+from gymnasium.vector.utils import iterate
 
 from drivetrain.cli.main import main
 from drivetrain.core.errors import FileFormatError, InvalidInput
@@ -102,6 +103,46 @@ def test_a_policy_acts_without_the_optimizer_that_it_was_learned_with(tmp_path, 
         assert load_policy(tmp_path, **again).num_steps == policy.num_steps
     with pytest.raises(InvalidInput, match=r"optimizer of this run was given from Python: .*<lambda>.*give it again"):
         resume(tmp_path, total_steps=100)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("algo", "env", "settings"),
+    [
+        ("dqn", "CartPole-v1", {}),
+        ("dqn", "CartPole-v1", {"frame_stack": 3}),
+        ("sac", "Pendulum-v1", {"normalize_observations": True}),
+        ("dqn", "strange_envs:Nested-v0", {"num_step": 1}),
+        ("ppo", "strange_envs:Oblong-v0", {}),
+        ("dqn", "strange_envs:Shifted-v0", {}),
+    ],
+)
+def test_a_batch_is_acted_on_as_each_of_its_observations(tmp_path, algo, env, settings):
+    small = {**PPO, "eval_max_steps": 5} if algo == "ppo" else SMALL
+    train(algo, env, run_dir=str(tmp_path), **{**small, **settings})
+    policy = load_policy(tmp_path)
+    with contextlib.closing(gymnasium.vector.SyncVectorEnv([policy.make_env] * 3)) as envs:
+        observations, _ = envs.reset(seed=0)
+        for _ in range(4):
+            each = list(iterate(envs.observation_space, observations))
+            actions = policy.batch(observations)
+            assert envs.action_space.contains(actions)
+            expected = np.array([policy(observation) for observation in each])
+            assert (actions.shape, actions.dtype) == (expected.shape, expected.dtype)
+            np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-6)
+            observations, *_ = envs.step(actions)
+
+
+def test_what_is_no_batch_of_observations_is_refused(tmp_path):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
+    policy = load_policy(tmp_path)
+    for given in (np.zeros((0, 4)), 3.0, None):
+        with pytest.raises(InvalidInput, match=r"observations: expected those of several .* one by itself is `policy"):
+            policy.batch(given)
+    with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box"):
+        policy.batch(np.zeros(4, np.float32))
+    with pytest.raises(InvalidInput, match=r"observations: expected finite numbers in an observation, got \[0\., nan"):
+        policy.batch(np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32))
 
 
 @pytest.mark.whole

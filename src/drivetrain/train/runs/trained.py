@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
+import numpy as np
+from gymnasium.vector.utils import batch_space, iterate
+from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.paths import back_here
@@ -25,7 +28,7 @@ from drivetrain.train.environments.making import make
 from drivetrain.train.environments.spaces import decoder, encoder, in_line, shapes_of
 from drivetrain.train.episode import Episode
 from drivetrain.train.evaluate import final_episodes, final_seeds, most_steps, policy_of
-from drivetrain.train.interface import set_row
+from drivetrain.train.interface import Arrays, num_rows, set_row
 from drivetrain.train.run_dir.checkpoint import Which, load_saved_policy
 from drivetrain.train.run_dir.folder import require_run_dir
 from drivetrain.train.run_dir.saving import require_as_learned
@@ -94,8 +97,39 @@ class TrainedPolicy:
         Raises:
             InvalidInput: It is no observation of that environment, or has a NaN or an infinity.
         """
+        set_row(self._row, 0, self._encoded(observation))
+        return self._decode(self._acted(self._row, "observation")[0])
+
+    def batch(self, observations: Any) -> NDArray[Any]:
+        """The actions for observations of several environments, by one evaluation of the network.
+
+        Args:
+            observations: As a vector environment of Gymnasium's gives them: an array [num_envs, ...], or a dict or a
+                tuple of such arrays.
+
+        Returns:
+            As it takes them: [num_envs, ...].
+
+        Raises:
+            InvalidInput: One is no observation of that environment, or has a NaN or an infinity.
+        """
         try:
-            encoded = self._encode(observation)
+            first, *others = iterate(batch_space(self._space, 1), observations)
+        except Exception as error:  # what is given may be anything
+            raise InvalidInput(
+                f"observations: expected those of several environments {self.config.env!r}, each of "
+                f"{in_line(self._space)}, got {kind_of(observations)}; one by itself is `policy(observation)`"
+            ) from error
+        rows = self._interface.zero_observations(1 + len(others))
+        for index, observation in enumerate([first, *others]):
+            set_row(rows, index, self._encoded(observation))
+        actions = [self._decode(action) for action in self._acted(rows, "observations")]
+        return np.stack(actions)
+
+    def _encoded(self, observation: Any) -> Arrays:
+        """An observation as it is stored."""
+        try:
+            return self._encode(observation)
         except NoSuchCategory as error:
             raise InvalidInput(f"observation: {error}") from error
         except Exception as error:  # what is given may be anything
@@ -103,11 +137,13 @@ class TrainedPolicy:
                 f"observation: expected one of {self.config.env!r}, of {in_line(self._space)}, got "
                 f"{kind_of(observation)}; `make_env()` makes an environment that gives such"
             ) from error
-        set_row(self._row, 0, encoded)
-        found = not_finite(self._row, 1)
+
+    def _acted(self, rows: Arrays, name: str) -> Any:
+        """The agent's choices."""
+        found = not_finite(rows, num_rows(rows))
         if found is not None:
-            raise InvalidInput(f"observation: {found[1]}")
-        return self._decode(self._policy.act(self._row)[0])
+            raise InvalidInput(f"{name}: {found[1]}")
+        return self._policy.act(rows)
 
     def make_env(self, render_mode: str | None = None) -> "gymnasium.Env[Any, Any]":
         """An environment as the run's evaluations have it, wrappers included.
