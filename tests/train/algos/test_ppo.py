@@ -73,6 +73,11 @@ def make_steps(kind, policy, seed=2):
     return steps._replace(log_prob=log_prob_and_entropy(policy, steps)[0] + 0.3 * drift)
 
 
+def rows_of(steps, agent):
+    """A whole minibatch as the loss takes it."""
+    return steps, ppo.normalized(steps.advantage, agent)
+
+
 def outputs_of(pieces, obs, head):
     return layer(pieces, head, np.tanh(layer(pieces, "hidden0", obs)))
 
@@ -117,7 +122,7 @@ def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(
         params = jax.tree.map(lambda x: x + 0.3 * rng.normal(size=x.shape), params)
         steps = make_steps(kind, params.policy)
         graded = jax.jit(jax.value_and_grad(ppo.loss, has_aux=True), static_argnums=(3, 4))
-        (value, metrics), slopes = graded(params, steps, 0.2, networks, agent)
+        (value, metrics), slopes = graded(params, rows_of(steps, agent), 0.2, networks, agent)
     assert 0 < float(metrics["clip_fraction"]) < 1
     assert float(value) == pytest.approx(written_loss(params.policy, params.value, steps, agent), rel=1e-9)
     for name, expected in (
@@ -129,13 +134,32 @@ def test_loss_and_gradient_equal_an_independent_form_and_its_finite_differences(
         assert all(np.allclose(got[piece], expected[piece], atol=1e-7) for piece in expected), name
 
 
+@KINDS
+def test_many_rows_are_learned_from_part_by_part_as_from_all_at_once(kind, monkeypatch):
+    with jax.enable_x64(True):
+        agent, networks, state = parts(kind, batch_size=1_024, num_epochs=2, num_envs=2, rollout_length=1_024)
+        state = jax.tree.map(lambda x: np.float64(x) if x.dtype == np.float32 else x, state)
+        rng = np.random.default_rng(3)
+        small = [make_rollout(kind, seed) for seed in range(2_048 // (LENGTH * NUM_ENVS))]
+        rollout = jax.tree.map(lambda *parts: np.concatenate(parts), *small)
+        rollout = rollout._replace(reward=rng.normal(size=rollout.reward.shape))
+        schedule = ppo.Schedule(np.float64(1e-3), np.float64(0.2))
+        new, told = jax.jit(lambda: ppo.learn(state, rollout, schedule, networks, agent))()
+        monkeypatch.setattr("drivetrain.train.learner.parts.parts_of", lambda num_rows: 1)
+        at_once, told_at_once = jax.jit(lambda: ppo.learn(state, rollout, schedule, networks, agent))()
+    for got, expected in zip(jax.tree.leaves(new.params), jax.tree.leaves(at_once.params), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+    for name in ("loss", "approx_kl", "clip_fraction", "explained_variance"):
+        np.testing.assert_allclose(jax.tree.leaves(told[name])[0], jax.tree.leaves(told_at_once[name])[0], rtol=1e-9)
+
+
 @pytest.mark.whole
 def test_the_objective_of_two_steps_worked_out_by_hand():
     agent, networks, state = parts("discrete", normalize_advantages=False, entropy_coefficient=0.0)
     params = jax.tree.map(jnp.zeros_like, state.params)  # every action has probability 1/3, every value is 0
     log_prob = jnp.log(jnp.array([1 / 6, 1 / 3]))  # ratios 2 and 1
     steps = ppo.Steps(jnp.ones((2, INPUTS)), jnp.array([0, 1]), log_prob, jnp.array([1.0, 0.0]), jnp.array([3.0, -1.0]))
-    value, metrics = ppo.loss(params, steps, 0.25, networks, agent)
+    value, metrics = ppo.loss(params, rows_of(steps, agent), 0.25, networks, agent)
     # -(min(2 * 3, 1.25 * 3) + min(1 * -1, 1 * -1)) / 2 = -1.375;  targets 4 and -1: (16 + 1) / 2 = 8.5
     assert float(metrics["policy_loss"]) == pytest.approx(-1.375, rel=1e-5)
     assert float(metrics["value_loss"]) == pytest.approx(8.5, rel=1e-5)
@@ -276,7 +300,7 @@ def test_policy_and_value_of_images_move_the_torso_they_share():
         ("policy", {"value_coefficient": 0.0}),
     ):
         chosen = dataclasses.replace(agent, **settings)
-        slopes[name] = jax.grad(lambda p, c=chosen: ppo.loss(p, steps, 0.2, networks, c)[0])(params).policy
+        slopes[name] = jax.grad(lambda p, c=chosen: ppo.loss(p, rows_of(steps, c), 0.2, networks, c)[0])(params).policy
     for name in (name for name in params.policy if name.startswith("torso.")):
         of_policy, of_value = slopes["policy"][name], slopes["value"][name] - slopes["policy"][name]
         assert np.abs(of_policy).max() > 0

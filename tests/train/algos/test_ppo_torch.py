@@ -8,7 +8,7 @@ pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
 import torch
-from test_ppo import KINDS, make_steps, parts
+from test_ppo import KINDS, make_steps, parts, rows_of
 
 from drivetrain.train.algos import ppo
 
@@ -36,7 +36,9 @@ def test_loss_and_gradient_equal_those_of_autograd(kind):
         agent, networks, state = parts(kind)
         params = jax.tree.map(lambda x: np.array(x, np.float64), state.params)
         steps = make_steps(kind, params.policy)
-        (value, _), slopes = jax.value_and_grad(ppo.loss, has_aux=True)(params, steps, 0.2, networks, agent)
+        (value, _), slopes = jax.value_and_grad(ppo.loss, has_aux=True)(
+            params, rows_of(steps, agent), 0.2, networks, agent
+        )
     leaves = [{name: torch.tensor(piece, requires_grad=True) for name, piece in part.items()} for part in params]
     policy, values = leaves
     obs, action, old, old_value, advantage = (torch.tensor(np.asarray(x)) for x in steps)

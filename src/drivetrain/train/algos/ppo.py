@@ -39,6 +39,7 @@ from drivetrain.train.algos.advantages import Ends, gae, next_values
 from drivetrain.train.config import PPOConfig, Precision, TrainConfig
 from drivetrain.train.experience.rollout import Rollout
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner import parts
 from drivetrain.train.learner.on_policy.algorithm import OnPolicyAlgorithm
 from drivetrain.train.learner.optimizers import optimizer_of
 from drivetrain.train.learner.sharing import ONE_LEARNER, Learners
@@ -155,19 +156,25 @@ def prepare(
     obs, last_obs, action = flat(rollout.obs), flat(rollout.last_obs), flat(rollout.action)
     shape = rollout.reward.shape
 
+    def value_of(obs: Any) -> jax.Array:
+        return outputs_and_value(params, obs, networks)[1]
+
+    def value_and_log_prob(rows: Any) -> tuple[jax.Array, jax.Array]:
+        outputs, value = outputs_and_value(params, rows[0], networks)
+        return value, networks.distribution.log_prob(outputs, rows[1], jnp)
+
     def all_last() -> jax.Array:
-        return learners.gathered(outputs_and_value(params, learners.own(last_obs), networks)[1]).reshape(shape)
+        return learners.gathered(parts.mapped(value_of, learners.own(last_obs))).reshape(shape)
 
     def final_row_only() -> jax.Array:
-        final = outputs_and_value(params, jax.tree.map(lambda x: x[-1], rollout.last_obs), networks)[1]
+        final = value_of(jax.tree.map(lambda x: x[-1], rollout.last_obs))
         return jnp.zeros(shape, values.dtype).at[-1].set(final)
 
-    outputs, own_values = outputs_and_value(params, learners.own(obs), networks)
-    values, ends = learners.gathered(own_values).reshape(shape), Ends(rollout.terminated, rollout.truncated)
+    values, log_prob = learners.gathered(parts.mapped(value_and_log_prob, learners.own((obs, action))))
+    values, ends = values.reshape(shape), Ends(rollout.terminated, rollout.truncated)
     last_values = jax.lax.cond(rollout.truncated[:-1].any(), all_last, final_row_only)
     following = next_values(values, last_values, ends)
     advantages = gae(rollout.reward, values, following, ends, config.gamma, config.gae_lambda)
-    log_prob = learners.gathered(networks.distribution.log_prob(outputs, learners.own(action), jnp))
     return Steps(obs, action, log_prob, values.ravel(), advantages.ravel())
 
 
@@ -176,22 +183,18 @@ def flat(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
 
 
-def loss(
-    params: Params,
-    steps: Steps,
-    clip_range: Any,
-    networks: Networks,
-    config: PPOConfig,
-    learners: Learners = ONE_LEARNER,
-) -> tuple[jax.Array, Metrics]:
-    """The loss of a learner's rows of one minibatch, and what to tell of it.
+def normalized(advantage: Any, config: PPOConfig) -> Any:
+    """The advantages of a whole minibatch as the loss takes them."""
+    if not config.normalize_advantages:
+        return advantage
+    return (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
 
-    Every learner has the whole minibatch: advantages are normalised over it, not over the rows.
-    """
-    advantage = steps.advantage
-    if config.normalize_advantages:
-        advantage = (advantage - advantage.mean()) / (advantage.std(ddof=1) + 1e-8)
-    steps, advantage = learners.own((steps, advantage))
+
+def loss(
+    params: Params, rows: tuple[Steps, Any], clip_range: Any, networks: Networks, config: PPOConfig
+) -> tuple[jax.Array, Metrics]:
+    """The loss of some rows of a minibatch, with their `normalized` advantages, and what to tell of it: means."""
+    steps, advantage = rows
     outputs, value = outputs_and_value(params, steps.obs, networks)
     log_ratio = networks.distribution.log_prob(outputs, steps.action, jnp) - steps.log_prob
     ratio = jnp.exp(log_ratio)
@@ -236,8 +239,11 @@ def update(
     learners: Learners = ONE_LEARNER,
 ) -> tuple[Progress, Metrics]:
     """One update on one minibatch; "done" among the metrics is 0 where it was left out."""
-    graded = jax.value_and_grad(loss, has_aux=True)
-    (_, metrics), slopes = graded(progress.params, steps, schedule.clip_range, networks, config, learners)
+    slopes_of = jax.grad(loss, has_aux=True)
+    slopes, metrics = parts.mean(
+        lambda rows: slopes_of(progress.params, rows, schedule.clip_range, networks, config),
+        learners.own((steps, normalized(steps.advantage, config))),
+    )
     gradients, metrics = learners.mean_gradients(slopes, metrics)
     optimizer = optimizer_of(config, config.max_gradient_norm, schedule.learning_rate)
     params, moments, norm = optimizer.step(gradients, progress.optimizer, progress.params)

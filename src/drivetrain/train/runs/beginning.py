@@ -78,13 +78,11 @@ def beginning(config: TrainConfig, interface: Interface) -> Beginning | None:
 
 def _settings(run_dir: Path, meta: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run, as its checkpoint has them: what was an object then need not be given again."""
-    settings = meta.get("config")
     try:
-        require_form(settings)
+        require_form(meta.get("config"))
     except InvalidInput as error:
         raise FileFormatError(f"{run_dir / 'checkpoint'}: its configuration makes no sense: {error}") from error
-    assert isinstance(settings, dict)
-    return settings
+    return meta["config"]
 
 
 def _require_same_networks(config: TrainConfig, theirs: dict[str, Any], run_dir: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import gymnasium
 import numpy as np
-from gymnasium.vector.utils import batch_space, iterate
+from gymnasium.vector import utils
 from numpy.typing import NDArray
 
 from drivetrain.core.errors import InvalidInput
@@ -114,7 +114,7 @@ class TrainedPolicy:
             InvalidInput: One is no observation of that environment, or has a NaN or an infinity.
         """
         try:
-            first, *others = iterate(batch_space(self._space, 1), observations)
+            first, *others = _each(self._space, observations)
         except Exception as error:  # what is given may be anything
             raise InvalidInput(
                 f"observations: expected those of several environments {self.config.env!r}, each of "
@@ -243,3 +243,9 @@ class TrainedPolicy:
                 is_over = terminated or truncated or length == most
             episodes.append(Episode(total, length, env.success))
         return episodes
+
+
+def _each(space: Any, observations: Any) -> list[Any]:
+    """One by one what a vector environment gives together."""
+    untyped: Any = utils
+    return list(untyped.iterate(untyped.batch_space(space, 1), observations))
