@@ -60,7 +60,7 @@ def test_a_run_begins_with_the_last_networks_of_another_and_streams_moments_and_
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("settings", [{}, {"deterministic": True}, {"num_learners": 2, "oversubscribe": True}])
+@pytest.mark.parametrize("settings", [{}, {"deterministic": True}])
 def test_so_does_a_run_with_processes(learned, tmp_path, settings):
     begun(learned, tmp_path / "run", num_actors=1, **settings)
     theirs, ours = state_of(learned), state_of(tmp_path / "run")

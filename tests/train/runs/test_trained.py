@@ -141,7 +141,7 @@ def test_what_is_no_batch_of_observations_is_refused(tmp_path):
             policy.batch(given)
     with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box"):
         policy.batch(np.zeros(4, np.float32))
-    with pytest.raises(InvalidInput, match=r"observations: expected finite numbers in an observation, got \[0\., nan"):
+    with pytest.raises(InvalidInput, match=r"observations: expected finite numbers in an observation, got \[ 0\., nan"):
         policy.batch(np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32))
 
 
