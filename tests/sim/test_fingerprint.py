@@ -302,6 +302,18 @@ def test_where_jax_keeps_compiled_programs_is_no_part_of_it(load, tmp_path):
         jax.config.update("jax_compilation_cache_dir", before)
 
 
+def test_what_jax_computes_on_is_no_part_of_it(load):
+    env, before = load(), jax.config.jax_platforms
+    plain = mark(env)
+    with jax.default_device("cpu"):
+        assert mark(env) == plain
+    jax.config.update("jax_platforms", "cuda,cpu" if before == "cpu" else "cpu")
+    try:
+        assert mark(env) == plain
+    finally:
+        jax.config.update("jax_platforms", before)
+
+
 def test_a_mesh_or_a_mapped_axis_around_it_has_no_fingerprint(load):
     env, found = load(), []
     with jax.set_mesh(jax.make_mesh((1,), ("x",))):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.learner.devices import prepare_devices, require_devices, require_platforms
 from drivetrain.train.native_calls import JOINED, call
+from drivetrain.train.runs import requirements
 
 pytestmark = pytest.mark.timeout(900)  # the process that compares compiles for two cores, and others may use them
 
@@ -150,6 +152,29 @@ def test_what_others_print_where_jax_is_asked_for_gpus_is_no_answer(tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidInput, match="device: expected a GPU, and JAX sees none here"):
         require_devices(TrainConfig.default("dqn", "CartPole-v1").override(device="gpu"), 100, 2)
+
+
+@pytest.mark.parametrize(
+    ("env", "num_actors", "asked", "expected"),
+    [
+        ("drivetrain/CartPole-v1", 2, None, "cpu"),
+        ("drivetrain/CartPole-v1", 2, "cuda", None),  # for all processes
+        ("drivetrain/CartPole-v1", 0, None, None),  # it learns itself
+        ("CartPole-v1", 2, None, None),  # has no use for JAX
+    ],
+)
+def test_simulators_are_looked_at_on_the_cpu_where_another_process_learns(
+    env, num_actors, asked, expected, monkeypatch
+):
+    def look_at(_):
+        raise InvalidInput(f"on {settings.jax_default_device}")
+
+    settings = jax.config
+    monkeypatch.setattr(jax, "config", SimpleNamespace(values={"jax_platforms": asked}))
+    monkeypatch.setattr(requirements, "look_at", look_at)
+    with pytest.raises(InvalidInput, match=f"on {expected}"):
+        requirements.describe(TrainConfig.default("dqn", env).override(num_actors=num_actors))
+    assert settings.jax_default_device is None
 
 
 @pytest.mark.release

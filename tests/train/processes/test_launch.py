@@ -67,6 +67,32 @@ def test_a_child_that_the_kernel_keeps_counts_as_ended_once_it_is_killed(tmp_pat
         child.inbox.close()
 
 
+class Noting(Ended):
+    """Notes the variables of a process that says nothing."""
+
+    def __init__(self):
+        super().__init__(b"", 0)
+
+    def begin(self, *told, environment, **how):
+        self.variables = environment
+        return super().begin(*told, **how)
+
+
+@pytest.mark.parametrize("role", ["actor", "evaluator", "learner"])
+@pytest.mark.parametrize("asked", ["", "cuda,cpu"])
+def test_jax_finds_gpus_where_a_run_learns_and_nowhere_else_unless_the_caller_says_so(
+    role, asked, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("JAX_PLATFORMS", asked)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    (tmp_path / "logs").mkdir()
+    server, config = Noting(), SimpleNamespace(num_learners=1)
+    Child(server, SimpleNamespace(role=role, index=0, run_dir=tmp_path, config=config)).inbox.close()
+    told = {name: value for name, value in server.variables.items() if name.startswith(("JAX", "XLA_PYTHON"))}
+    others = {"JAX_PLATFORMS": asked or "cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    assert told == ({} if role == "learner" else others)  # it has the variables of this process
+
+
 def test_a_child_that_cannot_be_begun_leaves_no_pipe_open(tmp_path):
     (tmp_path / "logs").mkdir()
     before = len(os.listdir("/proc/self/fd"))

@@ -27,7 +27,7 @@ PLAIN = (type(None), bool, int, float, str, bytes, enum.Enum)
 traced_for: Callable[[object], AbstractContextManager[None]] = jax.make_user_context("")
 """A context for traces that are to be kept. JAX keeps traces of inner functions, and finds them by the function alone,
 whatever has become of the globals it reads; in this context only those that were made for the same fingerprint."""
-OF_COMPILED_PROGRAMS = ("jax_compilation_cache_", "jax_persistent_cache_")
+OF_COMPILED_PROGRAMS = ("jax_compilation_cache_", "jax_persistent_cache_", "jax_platforms")
 
 
 def private(module: str, name: str) -> Any:
@@ -41,15 +41,17 @@ def private(module: str, name: str) -> Any:
 def settings() -> list[str]:
     """All that JAX's own caches of traces depend on, in this thread, and its configuration.
 
-    Where JAX keeps what it has compiled is left out: traces come before that, and each of our processes has its place.
+    Where JAX keeps what it has compiled is left out, and what it computes on, for which nothing that is listed asks:
+    traces come before that, and each of our processes has its place.
 
     Raises:
         Escape: A version that is not known, or a context (a mesh, a mapped axis) with objects in it.
     """
     if jax.__version_info__[:2] not in KNOWN:
         raise Escape(f"JAX {jax.__version__} is not known")
-    context: tuple[Any, ...] = private("jax._src.config", "trace_context")()
-    values = sorted(item for item in jax.config.values.items() if not item[0].startswith(OF_COMPILED_PROGRAMS))
+    with jax.default_device(None):
+        context: tuple[Any, ...] = private("jax._src.config", "trace_context")()
+        values = sorted(item for item in jax.config.values.items() if not item[0].startswith(OF_COMPILED_PROGRAMS))
     return [jax.__version__, *(plain(x) for x in context), *(f"{name} {plain(x)}" for name, x in values)]
 
 

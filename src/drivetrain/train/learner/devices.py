@@ -2,6 +2,7 @@
 
     one_thread_environment(num_devices=num_learners) -> a new process -> prepare_devices(config) -> jax.devices()
     reserve_devices(config) -> environments and torsos, which may use JAX -> prepare_devices(config): a sequential run
+    off_gpus() -> a new process that does not learn; leaving_gpus(config): in the one that starts a run
 
 XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
 when it is first used.
@@ -12,13 +13,14 @@ when it is first used.
 
 import contextlib
 import os
+from collections.abc import Generator, Mapping
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.processes import said_anew, succeeds_anew
 from drivetrain.core.words import size
-from drivetrain.train.config import TrainConfig
+from drivetrain.train.config import TrainConfig, is_simulator
 
 _QUESTION = "import jax; print(len(jax.devices('gpu')))"  # an error where there is none
 MIN_WORK = 2_000_000
@@ -123,6 +125,35 @@ def prepare_devices(config: TrainConfig) -> None:
     found = cast("list[Any]", jax.devices())
     if config.run.device == "gpu" or found[0].platform == "gpu":
         _require_enough(config, sum(device.platform == "gpu" for device in found))
+
+
+def off_gpus(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep JAX off GPUs in a process that does not learn: what it uses JAX for is small.
+
+    A process takes three quarters of a GPU's memory at its first operation there, and keeps them
+    (https://docs.jax.dev/en/latest/gpu_memory_allocation.html): the learner and the other actors would share the rest.
+
+    Args:
+        environ: The present environment. What it says of JAX's platforms is for all processes, and kept; on GPUs these
+            processes then take the memory that they need.
+    """
+    kept = {"JAX_PLATFORMS": "cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return {name: environ.get(name) or usual for name, usual in kept.items()}
+
+
+@contextlib.contextmanager
+def leaving_gpus(config: TrainConfig) -> Generator[None]:
+    """In the process that starts a run in which others learn: what JAX computes there for simulators, torsos and
+    optimizers it computes on the CPU, as in `off_gpus`. The caller's JAX is not configured by that.
+    """
+    uses_jax = is_simulator(config.env) or config.agent.optimizer != "adam" or config.agent.torso != "auto"
+    if config.num_actors == 0 or not uses_jax:
+        yield
+        return
+    import jax
+
+    with contextlib.nullcontext() if jax.config.values["jax_platforms"] else jax.default_device("cpu"):
+        yield
 
 
 def reserve_devices(config: TrainConfig) -> None:

@@ -27,6 +27,7 @@ from drivetrain.core.interrupts import holding_back
 from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault, what
+from drivetrain.train.learner.devices import off_gpus
 from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
@@ -61,14 +62,15 @@ class Child:
         self._killed_because = ""
         self._is_kept = False  # by the kernel, though it was killed
         self._ticks = 0
-        num_devices = assignment.config.num_learners if assignment.role == "learner" else 1
+        learns = assignment.role == "learner"
+        variables = one_thread_environment(os.environ, num_devices=assignment.config.num_learners if learns else 1)
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         try:
             with _opened(self.log) as log:
                 self.process = server.begin(
                     assignment,
-                    environment=one_thread_environment(os.environ, num_devices=num_devices),
+                    environment=variables | ({} if learns else off_gpus(os.environ)),
                     stdout=log,
                     stderr=log,
                     files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],

@@ -15,6 +15,7 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.experience.experience import make_replay
 from drivetrain.train.experience.rounds.windows import changed_windows
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.devices import leaving_gpus
 from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.policies.embeddings import Encoders, embedded, without_encoders
 from drivetrain.train.run_dir.checkpoint import has_checkpoint, load_checkpoint, load_replay, save_checkpoint
@@ -53,7 +54,7 @@ def freeze_encoders(
     encoders = Encoders.learned(config, interface, arrays)
     images = load_replay(run_dir, shared=False, scratch_dir=config.replay.scratch_dir)
     assert images is not None, "a run that stores embeddings saves its replay"
-    with images, make_replay(config, embedded(config, interface), shared=False) as embeddings:
+    with leaving_gpus(config), images, make_replay(config, embedded(config, interface), shared=False) as embeddings:
         embeddings.take_over(images, encoders.embed)
         origin = Origin(
             num_steps=meta["num_steps"],

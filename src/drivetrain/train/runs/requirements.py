@@ -14,7 +14,7 @@ from drivetrain.train.config.given import Given
 from drivetrain.train.environments.environment import look_at, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import require_devices, require_room_for_network
+from drivetrain.train.learner.devices import leaving_gpus, require_devices, require_room_for_network
 from drivetrain.train.networks import length_of
 from drivetrain.train.normalization import Normalization
 from drivetrain.train.policies.embeddings import require_encoder
@@ -40,15 +40,16 @@ def describe(config: TrainConfig) -> Interface:
             is unknown; says why and what to do.
     """
     simd_level()  # refuses a name that is none
-    with back_here():  # an environment may go elsewhere when it is made, and the run is to lie here
-        interface, _ = look_at(config)
-    require_fit(interface, config.algo, config.env)
-    Normalization.of(config, interface)  # refuses what cannot be normalised
-    require_encoder(config, interface)
-    if config.fused_engine is not None:
-        from drivetrain.train.actor.fused.kernel import require_kernel  # imports jax: only where it is needed
+    with leaving_gpus(config):
+        with back_here():  # an environment may go elsewhere when it is made, and the run is to lie here
+            interface, _ = look_at(config)
+        require_fit(interface, config.algo, config.env)
+        Normalization.of(config, interface)  # refuses what cannot be normalised
+        require_encoder(config, interface)
+        if config.fused_engine is not None:
+            from drivetrain.train.actor.fused.kernel import require_kernel  # imports jax: only where it is needed
 
-        require_kernel(config, interface)
+            require_kernel(config, interface)
     return interface
 
 
@@ -68,7 +69,8 @@ def require_learner(config: TrainConfig, interface: Interface) -> None:
     if config.agent.optimizer != "adam" or config.agent.torso != "auto":
         from drivetrain.train.runs.tried import require_updates  # imports jax: only where it is needed
 
-        require_updates(config, interface)
+        with leaving_gpus(config):
+            require_updates(config, interface)
 
 
 def _require_importable(config: TrainConfig) -> None:

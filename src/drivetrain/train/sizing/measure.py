@@ -22,6 +22,7 @@ from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.watching import WatchClock
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.devices import off_gpus
 from drivetrain.train.sizing.beats import Beats
 
 _START_S = 60.0  # for an interpreter to load what it needs
@@ -56,8 +57,9 @@ def ask(question: Question) -> dict[str, Any]:
         KeyboardInterrupt: Ctrl-C, after the worker was ended with all that it had started.
         SystemExit: SIGTERM or SIGHUP, likewise.
     """
-    num_devices = question.config.num_learners if question.what == "updating" else 1
-    threads = one_thread_environment(os.environ, num_devices=num_devices)
+    learns = question.what == "updating"
+    variables = one_thread_environment(os.environ, num_devices=question.config.num_learners if learns else 1)
+    variables |= {} if learns else off_gpus(os.environ)
     with (  # pipes would be held open
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as errors,
@@ -67,7 +69,7 @@ def ask(question: Question) -> dict[str, Any]:
         told = replace(question, turns_fd=turns.fileno())
         worker = "drivetrain.train.sizing.worker"
         with Signals(raise_for):  # SIGTERM by itself would leave what environments have started
-            process = begin(worker, told, environment=threads, stdout=said, stderr=errors, pass_fds=(turns.fileno(),))
+            process = begin(worker, told, environment=variables, stdout=said, stderr=errors, pass_fds=(turns.fileno(),))
             try:
                 code = _code_of(process, question, Beats(turns.fileno()))
             finally:
