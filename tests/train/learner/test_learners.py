@@ -19,7 +19,9 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.threads import one_thread_environment
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.interface import DiscreteActions, Interface, Vector
 from drivetrain.train.learner.devices import prepare_devices, require_devices, require_platforms
+from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.native_calls import JOINED, call
 from drivetrain.train.runs import requirements
 
@@ -188,6 +190,26 @@ def test_platforms_that_jax_does_not_find_are_refused_before_anything_starts(tmp
     for found in ("cpu", ""):
         monkeypatch.setenv("JAX_PLATFORMS", found)
         require_platforms(sac())
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+@pytest.mark.parametrize(
+    ("backend", "settings", "expected"),
+    [
+        ("gpu", {"num_actors": 0}, True),
+        ("gpu", {"num_actors": 2, "deterministic": True, "num_learners": 1}, True),
+        ("gpu", {"num_actors": 2}, False),
+        ("cpu", {"num_actors": 0}, False),
+    ],
+)
+def test_a_gpu_is_told_where_a_run_is_to_end_with_the_same_bits(algo, backend, settings, expected, monkeypatch):
+    told = []
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(jax, "jit", lambda function, **how: told.append(how) or function)
+    interface = Interface(observations=Vector(shape=(3,)), actions=DiscreteActions(count=2, start=0))
+    make_learner(TrainConfig.default(algo, "made up").override(**settings), interface)
+    (options,) = [how["compiler_options"] for how in told if "compiler_options" in how]
+    assert ("xla_gpu_deterministic_ops" in options) == expected
 
 
 def test_learners_cannot_be_added_to_a_process_that_has_used_jax():

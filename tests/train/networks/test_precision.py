@@ -17,6 +17,7 @@ from drivetrain.train import train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Entries, Image, Interface, Vector
 from drivetrain.train.learner.learner import Learner
+from drivetrain.train.learner.sharing import ONE_LEARNER, WHOLE, compiled
 from drivetrain.train.networks import MLP, build, for_updates, initial_twins
 from drivetrain.train.networks.products import product
 
@@ -95,6 +96,22 @@ def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precisi
             re.fullmatch(rf"\(tensor<.*x{kind}>, tensor<.*x{kind}>\) -> tensor<.*xf32>", types) for types in found
         )
         assert ("stablehlo.reduce_precision" in program) == (precision == "bfloat16")
+
+
+@pytest.mark.parametrize(("backend", "told", "expected"), [
+    ("gpu", None, "HIGHEST"), ("gpu", "tensorfloat32", "HIGH"), ("cpu", None, "DEFAULT"),
+])  # fmt: skip
+def test_on_gpus_products_of_float32_are_of_float32_unless_jax_is_told_otherwise(backend, told, expected, monkeypatch):
+    def state_and_products(state, x):
+        return state + 1, jax.grad(lambda x: (product(x, x, "float32") ** 2).sum())(x)
+
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    with jax.default_matmul_precision(told):
+        both = compiled(state_and_products, ONE_LEARNER, (WHOLE, WHOLE), (WHOLE, WHOLE))
+        lowered = both.trace(np.float32(0), np.ones((3, 3), "f")).lower(lowering_platforms=("cuda",))
+    products = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
+    assert len(products) == 3
+    assert all(f"precision = [{expected}, {expected}]" in line for line in products)
 
 
 IMAGES = Interface(observations=Image(shape=(40, 40), axes="HW"), actions=DiscreteActions(count=3, start=0))

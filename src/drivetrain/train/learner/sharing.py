@@ -11,6 +11,7 @@ A pure update is told who the `Learners` are; `compiled` runs it on as many devi
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from drivetrain.train.native_calls import joined
 _AXIS = "learner"
 # Without it XLA copies parameters before and after a call that changes them in place (design/training-updates.md).
 _OPTIONS: Any = {"xla_cpu_copy_insertion_use_region_analysis": True}
+# Without it products are by what was fastest when they were compiled, and sums may be of any order.
+_SAME_BITS: Any = {"xla_gpu_deterministic_ops": True}
 WHOLE = P()
 """What every learner has all of."""
 ROWS = P(None, _AXIS)
@@ -128,7 +131,12 @@ ONE_LEARNER = Learners()
 
 
 def compiled(
-    function: Callable[..., Any], learners: Learners, takes: tuple[P, ...], gives: tuple[P, ...]
+    function: Callable[..., Any],
+    learners: Learners,
+    takes: tuple[P, ...],
+    gives: tuple[P, ...],
+    *,
+    same_bits: bool = False,
 ) -> Callable[..., Any]:
     """Compile a pure function of a state for the learners' devices; the first argument is donated.
 
@@ -137,14 +145,32 @@ def compiled(
         learners: There must be as many devices; the state given must be made ready by `for_everyone`.
         takes: WHOLE, ROWS or EACH, for each argument.
         gives: Likewise for each part of the result; what is WHOLE has to be the same for every learner.
+        same_bits: Whether a GPU is to compute the same bits each time, too; CPUs do.
     """
+    function = _in_float32(function)
+    options = _OPTIONS | (_SAME_BITS if same_bits and jax.default_backend() == "gpu" else {})
     if learners.count == 1:
-        return jax.jit(function, donate_argnums=0, compiler_options=_OPTIONS)
+        return jax.jit(function, donate_argnums=0, compiler_options=options)
     mesh = _mesh(learners)
     # Without check_vma: a mean over learners is the same everywhere, which JAX cannot see of what follows from it.
     split = jax.shard_map(function, mesh=mesh, in_specs=takes, out_specs=gives, check_vma=False)
     places = [tuple(NamedSharding(mesh, spec) for spec in specs) for specs in (takes, gives)]
-    return jax.jit(split, donate_argnums=0, in_shardings=places[0], out_shardings=places[1], compiler_options=_OPTIONS)
+    return jax.jit(split, donate_argnums=0, in_shardings=places[0], out_shardings=places[1], compiler_options=options)
+
+
+def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, whose products of float32 are of float32 on GPUs, too: XLA rounds their factors to 10 bits there (TF32)
+    unless it is told otherwise. What the user has told JAX of that stays (JAX_DEFAULT_MATMUL_PRECISION).
+    """
+    if jax.default_backend() != "gpu" or jax.config.values["jax_default_matmul_precision"] is not None:
+        return function
+
+    @functools.wraps(function)
+    def traced(*arguments: Any) -> Any:
+        with jax.default_matmul_precision("float32"):
+            return function(*arguments)
+
+    return traced
 
 
 def for_everyone(state: Any, learners: Learners) -> Any:

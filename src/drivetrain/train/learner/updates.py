@@ -67,7 +67,7 @@ class Algorithm(NamedTuple):
 Updates = Callable[[Any, Batch, Any], tuple[Any, jax.Array, Metrics, jax.Array]]
 
 
-def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> Updates:
+def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER, *, same_bits: bool = False) -> Updates:
     """Compile `updates(state, batches, count)`: up to U updates in one call.
 
     One `lax.scan` over U batches; the first `count` of them are used and the rest skipped, so that a
@@ -78,6 +78,7 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
         algorithm: Whose updates.
         learners: They must divide the batches, and there must be as many devices; give `updates` a state that was
             made ready by `sharing.for_everyone`.
+        same_bits: See `sharing.compiled`.
 
     Returns:
         A function giving the new state (the old one is donated), |TD errors| [U, B] of which the
@@ -108,7 +109,7 @@ def compile_updates(algorithm: Algorithm, learners: Learners = ONE_LEARNER) -> U
         metrics = learners.apart({name: _mean(total, count) for name, total in totals.items()})
         return state, td_errors, metrics, algorithm.policy(state)
 
-    return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, EACH, WHOLE))
+    return compiled(updates, learners, (WHOLE, ROWS, WHOLE), (WHOLE, ROWS, EACH, WHOLE), same_bits=same_bits)
 
 
 def _mean(total: Any, count: Any) -> Any:

@@ -32,7 +32,7 @@ class OnPolicyAlgorithm(NamedTuple):
 
 
 def compile_learning(
-    algorithm: OnPolicyAlgorithm, learners: Learners = ONE_LEARNER
+    algorithm: OnPolicyAlgorithm, learners: Learners = ONE_LEARNER, *, same_bits: bool = False
 ) -> Callable[[Any, Rollout, Any], tuple[Any, Metrics, jax.Array]]:
     """Compile `learn(state, rollout, progress)`: all updates of a rollout in one call; the old state is donated.
 
@@ -40,10 +40,11 @@ def compile_learning(
         algorithm: Whose updates.
         learners: They must divide the minibatches, and there must be as many devices; give it a state that was made
             ready by `sharing.for_everyone`.
+        same_bits: See `sharing.compiled`.
     """
 
     def learn(state: Any, rollout: Rollout, progress: Any) -> tuple[Any, Metrics, jax.Array]:
         state, metrics = algorithm.learn(state, rollout, progress, learners)
         return state, metrics, algorithm.policy(state)
 
-    return compiled(learn, learners, (WHOLE, WHOLE, WHOLE), (WHOLE, WHOLE, WHOLE))
+    return compiled(learn, learners, (WHOLE, WHOLE, WHOLE), (WHOLE, WHOLE, WHOLE), same_bits=same_bits)
