@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from drivetrain.core.errors import InvalidInput
-from drivetrain.core.extras import naming_extra
+from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.core.extras import install_command, naming_extra
 from drivetrain.sim.acting import Policy, Remembering, acting_of, observing
 from drivetrain.sim.api import (
     RECORDABLE,
@@ -135,9 +135,19 @@ def compile(
 
 
 def builder(engine: Engine) -> Callable[[Traced | Recalled, Settings], Runner]:
-    """What compiles for an engine; its module is only imported now."""
-    with naming_extra():
-        return importlib.import_module(f"drivetrain.sim.engines.{engine}").build
+    """What compiles for an engine; its module is only imported now.
+
+    Raises:
+        MissingExtra: It needs what is not installed, or another version of it.
+    """
+    try:
+        with naming_extra():
+            return importlib.import_module(f"drivetrain.sim.engines.{engine}").build
+    except ImportError as error:  # of a cuda.core that another package has brought: before 1.0 it had other names
+        if isinstance(error, ModuleNotFoundError) or not (error.name or "").startswith("cuda."):
+            raise
+        needed = f"the engine {engine!r} needs another version: {error}; {install_command('cuda')}"
+        raise MissingExtra(needed) from error
 
 
 class Start:

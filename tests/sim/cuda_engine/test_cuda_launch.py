@@ -24,7 +24,8 @@ from drivetrain.bench.gpu.graphs import replayed
 from drivetrain.bench.sim.peers import ours_cuda
 from drivetrain.bench.sim.peers.ours import compiled
 from drivetrain.bench.sim.scene import Scene
-from drivetrain.core.errors import InvalidInput
+from drivetrain.core.errors import InvalidInput, MissingExtra
+from drivetrain.sim import compiler
 from drivetrain.sim.engines.cuda import device, engine
 
 NUM_ENVS, NUM_STEPS = 133, 6
@@ -81,15 +82,17 @@ class Device:
     device_id, arch = 0, "90"
 
     def __init__(self):
-        self.default_stream = Stream()
+        self.default_stream, self.calls, self.full = Stream(), [], False
 
     def set_current(self):
-        pass
+        self.calls.append("current")
 
     def create_stream(self, stream):
         return stream
 
     def allocate(self, size, *, stream):
+        if self.full:
+            raise RuntimeError(f"CUDA_ERROR_{self.full}: in the words of cuda.core")
         return Buffer(size, stream)
 
 
@@ -109,7 +112,8 @@ def gpu(monkeypatch):
         return (results.CUDA_SUCCESS, 1) if machine.page_locked else (results.CUDA_ERROR_INVALID_VALUE, 0)
 
     driver = types.SimpleNamespace(
-        cuMemcpyHtoDAsync=copy, cuMemcpyDtoHAsync=copy, cuPointerGetAttribute=attribute, CUresult=results,
+        cuMemcpyHtoDAsync=copy, cuMemcpyDtoHAsync=copy, cuMemcpyDtoDAsync=copy, cuPointerGetAttribute=attribute,
+        CUresult=results,
         CUpointer_attribute=device.driver.CUpointer_attribute,
     )  # fmt: skip
 
@@ -258,6 +262,62 @@ def test_an_array_on_the_gpu_that_does_not_fit_is_refused(gpu):
     wrong = cuda.runner.gpu.copied(np.zeros((NUM_STEPS, NUM_ENVS + 1), np.int32))
     with pytest.raises(InvalidInput, match=r"actions: expected a dense int32\[6,133\], got int32\[6, 134\].*convert"):
         cuda(state, wrong)
+
+
+def test_a_gpu_without_room_says_what_would_make_room_and_other_failures_stay_what_they_are(gpu):
+    cuda, state, actions = on_gpu(gpu)
+    gpu.device.full = "OUT_OF_MEMORY"
+    with pytest.raises(InvalidInput, match=r"expected room for .* on GPU 0, got none; .*PREALLOCATE=false") as refused:
+        cuda(state, actions)
+    assert "\n" not in str(refused.value)
+    gpu.device.full = "LAUNCH_FAILED"
+    with pytest.raises(RuntimeError, match="LAUNCH_FAILED"):
+        cuda(state, actions)
+
+
+def test_another_version_of_what_an_engine_needs_is_told_with_what_installs_it(monkeypatch):
+    def refuse(module):
+        raise ImportError("cannot import name 'FileStreamProgramCache' from 'cuda.core.utils'", name=missing)
+
+    monkeypatch.setattr(compiler, "importlib", types.SimpleNamespace(import_module=refuse))
+    missing = "cuda.core.utils"
+    with pytest.raises(
+        MissingExtra, match=r"engine 'cuda' needs another version: cannot import .*; pip install .drivetrain\[cuda\]"
+    ):
+        compiler.builder("cuda")
+    missing = "drivetrain.sim.engines.cuda"
+    with pytest.raises(ImportError, match="cannot import name"):
+        compiler.builder("cuda")
+
+
+@pytest.fixture
+def exported(gpu, monkeypatch):
+    """Where what goes out by DLPack begins, each time; and what was asked of the GPU before."""
+    views = types.SimpleNamespace(from_buffer=lambda buffer, shape, *, dtype: views.seen.append(buffer) or views,
+                                  __dlpack__=lambda **asked: "a capsule", seen=[])  # fmt: skip
+    wait = types.SimpleNamespace(wait=lambda stream: gpu.device.calls.append("wait"))
+    monkeypatch.setattr(device, "StridedMemoryView", views)
+    monkeypatch.setattr(device, "LEGACY_DEFAULT_STREAM", wait)
+    return views.seen
+
+
+def test_arrays_go_out_in_threads_that_have_used_no_gpu(gpu, exported):
+    array = on_gpu(gpu)[0].runner.gpu.copied(np.arange(4.0))
+    gpu.device.calls.clear()
+    assert array.__dlpack__(stream=1) == "a capsule"
+    assert gpu.device.calls == ["current", "wait"]
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_parts_go_out_where_xla_takes_them(gpu, exported, copy):
+    rows = np.arange(15, dtype=np.float32).reshape(5, 3)
+    array = on_gpu(gpu)[0].runner.gpu.copied(rows)
+    for place, row in enumerate(rows):
+        array[place].__dlpack__(copy=copy)
+        begin = int(exported[-1].handle)
+        is_copied = copy is None and 12 * place % device.ALIGNED_NBYTES != 0
+        assert (begin == array.ptr + 12 * place) == (not is_copied)
+        assert (ctypes.c_float * 3).from_address(begin)[:] == row.tolist()
 
 
 def test_a_failed_copy_says_what_the_driver_says():

@@ -23,6 +23,7 @@ from cuda.core.utils import StridedMemoryView
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from drivetrain.core.errors import CompileError, InvalidInput
+from drivetrain.core.words import size
 from drivetrain.sim.api import describe
 from drivetrain.sim.engines.arrays import Form, checked_array
 
@@ -30,6 +31,8 @@ KIND = 2
 """DLPack's number for memory of an NVIDIA GPU."""
 DEFAULT_STREAM = 1
 """Its number for the stream that CUDA calls 0 as well, which DLPack forbids."""
+ALIGNED_NBYTES = 16
+"""Where XLA wants an argument on a GPU to begin (kEntryParameterAlignBytes, which it checks when a program is run)."""
 
 
 def opened() -> Device:
@@ -76,8 +79,21 @@ class Gpu:
         return len(self._running)
 
     def empty(self, form: Form) -> "DeviceArray":
-        """See `Memory`."""
-        buffer = self.device.allocate(max(form.nbytes, 1), stream=self.stream)
+        """See `Memory`.
+
+        Raises:
+            InvalidInput: The GPU has no room for it.
+        """
+        try:
+            buffer = self.device.allocate(max(form.nbytes, 1), stream=self.stream)
+        except Exception as error:  # cuda.core's own are not public
+            if "CUDA_ERROR_OUT_OF_MEMORY" not in str(error):
+                raise
+            raise InvalidInput(
+                f"{form.name or 'an array'}: expected room for {size(form.nbytes)} on GPU {self.device.device_id}, got "
+                "none; take fewer environments or steps, or record less, and where JAX uses this GPU, too, set "
+                "XLA_PYTHON_CLIENT_PREALLOCATE=false, since it keeps three quarters of the memory otherwise"
+            ) from error
         return DeviceArray(int(buffer.handle), form.shape, form.dtype, self, buffer)
 
     def taken(self, leaf: Any, form: Form) -> "DeviceArray":
@@ -116,6 +132,15 @@ class Gpu:
             if is_page_locked(array):  # the driver would read it later; of other memory it has taken a copy by then
                 array = array.copy()
             done(driver.cuMemcpyHtoDAsync(copy.ptr, array.ctypes.data, array.nbytes, self.stream.handle))
+        return copy
+
+    def aligned(self, array: "DeviceArray") -> "DeviceArray":
+        """The array where XLA takes it: a copy of a part that begins elsewhere, as may the last step's observations."""
+        if array.ptr % ALIGNED_NBYTES == 0 or array.nbytes == 0:
+            return array
+        copy = self.empty(Form("", array.shape, array.dtype, array.nbytes))
+        done(driver.cuMemcpyDtoDAsync(copy.ptr, array.ptr, array.nbytes, self.stream.handle))
+        self.keep((array, copy))
         return copy
 
 
@@ -170,10 +195,12 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
     ) -> Any:  # fmt: skip
         """A capsule; the consumer's stream waits for what this one still has to do (-1: it does not)."""
+        self.gpu.device.set_current()  # a thread that has used no GPU has no context to make an event in
+        source = self if copy is False else self.gpu.aligned(self)
         if stream != -1:
             consumer = {None: LEGACY_DEFAULT_STREAM, 1: LEGACY_DEFAULT_STREAM, 2: PER_THREAD_DEFAULT_STREAM}.get(stream)
             (consumer or Stream.from_handle(stream)).wait(self.gpu.stream)
-        buffer = Buffer.from_handle(self.ptr, self.nbytes, owner=self)
+        buffer = Buffer.from_handle(source.ptr, source.nbytes, owner=source)
         view = StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype)
         return view.__dlpack__(stream=-1, max_version=max_version, dl_device=dl_device, copy=copy)
 
