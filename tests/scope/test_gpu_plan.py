@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -156,6 +157,24 @@ def test_headers_are_found_with_their_library_and_version(installed, monkeypatch
     assert found.include == (installed,)
     assert found.version == 130500
     assert found.library.endswith("toolkit/lib/libcupti.so.13")
+
+
+def test_headers_of_one_cuda_may_lie_in_several_folders_that_python_looks_into(monkeypatch, tmp_path):
+    parts = {"system/cu13": ["cupti.h", "cuda.h"], "mine/cu13": ["crt/host_defines.h"], "mine/cu12": ["cupti.h"]}
+    for place, names in parts.items():
+        for name in names:
+            file = tmp_path / place / "include" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+    (tmp_path / "system" / "cu13" / "lib").mkdir()
+    (tmp_path / "system" / "cu13" / "lib" / "libcupti.so.13").touch()
+    places = SimpleNamespace(submodule_search_locations=[str(tmp_path / name) for name in ("mine", "system")])
+    monkeypatch.setattr(headers.importlib.util, "find_spec", lambda name: places)
+    for variable in (headers.INCLUDE_VARIABLE, headers.LIBRARY_VARIABLE):
+        monkeypatch.delenv(variable, raising=False)
+    found = headers.find()
+    assert found.include == tuple(tmp_path / name / "cu13" / "include" for name in ("mine", "system"))
+    assert found.library == str(tmp_path / "system" / "cu13" / "lib" / "libcupti.so.13")
 
 
 @pytest.mark.parametrize(("driver_cuda", "expected"), [(13, 13), (12, 12), (11, 13), (None, 13)])

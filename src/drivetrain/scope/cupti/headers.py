@@ -90,9 +90,11 @@ def _candidates() -> Iterator[list[Path]]:
     if chosen:
         yield [Path(folder) for folder in chosen.split(os.pathsep)]
     spec = importlib.util.find_spec("nvidia")
-    for root in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
-        yield from ([folder] for folder in sorted(root.glob("cu[0-9]*/include"), reverse=True))
-        yield sorted(root.glob("cuda_*/include"))  # of CUDA 12: a folder for each part
+    # Wheels may lie in several folders of sys.path, as a system's and a user's; parts of one CUDA belong together.
+    roots = list(map(Path, (spec.submodule_search_locations or ()) if spec else ()))
+    for name in sorted({folder.name for root in roots for folder in root.glob("cu[0-9]*")}, reverse=True):
+        yield [folder for root in roots if (folder := root / name / "include").is_dir()]
+    yield [folder for root in roots for folder in sorted(root.glob("cuda_*/include"))]  # of CUDA 12: one for each part
     for root in filter(None, [*map(os.environ.get, _TOOLKITS), "/usr/local/cuda"]):
         yield [Path(root) / "include", Path(root) / "extras" / "CUPTI" / "include"]
 
