@@ -29,7 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
     them as it did before it had emitters for fusions, in 0.6 of what is left; XLA ends a process that names an option
     which it does not know, so only those are told that have been seen to know it. Slow tests see what users run, and so
     do those that ask for `xla_as_users_have_it`.
+
+    Where there is a GPU, tests that are not marked `gpu` leave it alone.
     """
+    if os.path.exists("/dev/nvidiactl"):
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX would leave no memory for others
+        if "gpu" not in config.option.markexpr.replace("not gpu", ""):
+            os.environ.setdefault("JAX_PLATFORMS", "cpu")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background, and so in all that tests start
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
