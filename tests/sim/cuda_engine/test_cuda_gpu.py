@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -32,8 +33,10 @@ def assert_same_bits(env, num_envs, num_steps, **options):
             np.testing.assert_array_equal(x, y)  # NaN has one sign on a GPU and another on a CPU
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-@pytest.mark.parametrize("autoreset", ["same_step", "next_step", "disabled"])
+OTHERWISE_RESET = [(name, how) for name in ("CartPole-v1", "Breakout") for how in ("next_step", "disabled")]
+
+
+@pytest.mark.parametrize(("name", "autoreset"), [*((name, "same_step") for name in ENVIRONMENTS), *OTHERWISE_RESET])
 def test_every_environment_of_ours(name, autoreset):
     assert_same_bits(sim.make(name), num_envs=4099, num_steps=100, autoreset=autoreset)
 
@@ -76,6 +79,40 @@ def test_arrays_go_to_torch_and_back_without_a_copy():
     obs = torch.from_dlpack(trajectory["obs"])
     assert obs.data_ptr() == trajectory["obs"].ptr
     np.testing.assert_array_equal(obs.cpu().numpy(), np.asarray(trajectory["obs"]))
+
+
+def test_arrays_of_the_host_may_be_written_over_when_a_call_returns():
+    rollout = sim.compile(sim.make("CartPole-v1"), 2**17, 64, "cuda", record=())
+    actions = random_actions(rollout.env, 64, 2**17)
+    start, given = rollout.reset(), actions.copy()
+    for _ in range(3):
+        expected, _ = rollout(start, actions)
+        got, _ = rollout(start, given)
+        given[:] = 1 - given
+        for x, y in zip(jax.tree.leaves(expected.env), jax.tree.leaves(got.env), strict=True):
+            np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+        given[:] = actions
+
+
+def test_the_last_observations_go_to_jax_wherever_they_begin():
+    if jax.default_backend() != "gpu":
+        pytest.skip('needs JAX on this GPU: pip install "jax[cuda13]"')
+    rollout = sim.compile(sim.make("Pendulum-v1"), 3, 2, "cuda")
+    state, trajectory = rollout(rollout.reset(), random_actions(rollout.env, 2, 3))
+    assert state.obs.ptr % 16 == 4
+    doubled = jax.jit(lambda x: 2 * x)(jax.dlpack.from_dlpack(state.obs))
+    np.testing.assert_array_equal(np.asarray(doubled), 2 * np.asarray(trajectory["obs"])[-1])
+
+
+def test_arrays_go_to_other_libraries_in_threads_that_have_used_no_gpu():
+    torch = pytest.importorskip("torch", reason='needs torch: pip install "drivetrain[torch]"')
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA build of torch")
+    rollout = sim.compile(sim.make("CartPole-v1"), 1000, 4, "cuda")
+    _, trajectory = rollout(rollout.reset(), random_actions(rollout.env, 4, 1000))
+    with ThreadPoolExecutor(1) as thread:
+        reward = thread.submit(lambda: torch.from_dlpack(trajectory["reward"]).cpu().numpy()).result(60)
+    np.testing.assert_array_equal(reward, np.asarray(trajectory["reward"]))
 
 
 def test_arrays_on_the_gpu_that_do_not_fit_are_refused():

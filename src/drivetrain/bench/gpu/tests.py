@@ -44,7 +44,7 @@ def run(folder: Path, limit_s: float) -> Found:
     with tempfile.TemporaryDirectory(prefix="drivetrain-bench-") as name:
         made = Path(name)
         root = checkout()
-        words = ["-m", "pytest", "-m", "gpu", "-n", "0", "-q", "-p", "no:cacheprovider", f"--rootdir={root}"]
+        words = ["-m", "pytest", "-m", "gpu", "-n", "0", "-v", "-p", "no:cacheprovider", f"--rootdir={root}"]
         words += ["-c", str(root / "pyproject.toml"), f"--junitxml={made / 'junit.xml'}", *map(str, marked())]
         try:
             finish(words, made, limit_s)
