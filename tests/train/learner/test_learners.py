@@ -20,7 +20,7 @@ from drivetrain.core.threads import one_thread_environment
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import DiscreteActions, Interface, Vector
-from drivetrain.train.learner.devices import prepare_devices, require_devices, require_platforms
+from drivetrain.train.learner.devices import prepare_devices, require_devices, require_platforms, reserve_devices
 from drivetrain.train.learner.learner import make_learner
 from drivetrain.train.native_calls import JOINED, call
 from drivetrain.train.runs import requirements
@@ -210,6 +210,19 @@ def test_a_gpu_is_told_where_a_run_is_to_end_with_the_same_bits(algo, backend, s
     make_learner(TrainConfig.default(algo, "made up").override(**settings), interface)
     (options,) = [how["compiler_options"] for how in told if "compiler_options" in how]
     assert ("xla_gpu_deterministic_ops" in options) == expected
+
+
+def test_a_sequential_run_on_the_cpu_says_so_to_jax_before_its_environment_may_use_it(monkeypatch):
+    before, config = jax.config.jax_platforms, sac(device="cpu").override(num_actors=0)
+    jax.config.update("jax_platforms", "cuda,cpu")
+    try:
+        reserve_devices(config)
+        assert jax.config.jax_platforms == "cpu"
+    finally:
+        jax.config.update("jax_platforms", before)
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(platform="gpu")])
+    with pytest.raises(InvalidInput, match=r"device: expected to learn on the CPU, and JAX was first used .* for gpu;"):
+        reserve_devices(config)
 
 
 def test_learners_cannot_be_added_to_a_process_that_has_used_jax():

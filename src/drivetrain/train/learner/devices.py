@@ -123,6 +123,11 @@ def prepare_devices(config: TrainConfig) -> None:
                 "first used in it; start from a fresh process, or use actor processes (num_actors of at least 1)"
             ) from error
     found = cast("list[Any]", jax.devices())
+    if config.run.device == "cpu" and found[0].platform != "cpu":
+        raise InvalidInput(
+            f"device: expected to learn on the CPU, and JAX was first used in this process for {found[0].platform}; "
+            "start from a fresh process, with JAX_PLATFORMS=cpu, or use actor processes (num_actors of at least 1)"
+        )
     if config.run.device == "gpu" or found[0].platform == "gpu":
         _require_enough(config, sum(device.platform == "gpu" for device in found))
 
@@ -157,7 +162,8 @@ def leaving_gpus(config: TrainConfig) -> Generator[None]:
 
 
 def reserve_devices(config: TrainConfig) -> None:
-    """In the process of a sequential run, before its environment or a torso uses JAX: devices for several learners.
+    """In the process of a sequential run, before its environment or a torso uses JAX: CPUs where it is to be CPUs, and
+    devices for several learners.
 
     Where their number is to be measured, as many as there are cores, if JAX can still have them.
 
@@ -166,13 +172,13 @@ def reserve_devices(config: TrainConfig) -> None:
     """
     if config.num_actors > 0:
         return
-    if config.num_learners > 1:
-        prepare_devices(config)
-    elif config.run.num_learners == "auto":
+    if config.run.num_learners == "auto":
         import jax
 
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", num_cores())
+    if config.num_learners > 1 or config.run.device == "cpu":
+        prepare_devices(config)
 
 
 def _require_enough(config: TrainConfig, num_gpus: int) -> None:
