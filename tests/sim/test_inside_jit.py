@@ -176,6 +176,22 @@ got, expected = jax.jit(shared)(state, actions), whole(state, actions)
 assert len(got[1]["reward"].devices()) == 2
 for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
     np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+# Begun on the devices, and carried by a scan there, which takes a state that differs as one before it does.
+for engine in ("native", "xla"):
+    share = sim.compile(env, num_envs // 2, 1, engine, record=("reward",))
+
+    def played(actions):
+        return jax.lax.scan(share, share.reset(jax.lax.axis_index("device")), actions)[0].env.x
+
+    shared = jax.shard_map(played, mesh=mesh, in_specs=P(None, None, "device"), out_specs=P("device"))
+    expected = []
+    for seed in range(2):
+        state = share.reset(seed)
+        for step in range(num_steps):
+            state, _ = share(state, actions[step, None, : num_envs // 2])
+        expected.append(np.asarray(state.env.x))
+    np.testing.assert_allclose(jax.jit(shared)(actions[:, None]), np.concatenate(expected), rtol=1e-6)
 """
 
 

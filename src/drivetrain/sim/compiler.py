@@ -28,6 +28,7 @@ from drivetrain.sim.api import (
     Settings,
     Tree,
 )
+from drivetrain.sim.devices import differing_like
 from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.finding import built, marked, slow_file
 from drivetrain.sim.forked import refuse_after_fork
@@ -198,6 +199,7 @@ class Start:
         if self.remembers:
             state, obs = state
         seen = obs if self.remembers or self.with_obs else None
+        state, done, seen = differing_like(seed, (state, done, seen))
         return RolloutState(state, words, jnp.uint32(0), done, seen)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.sim.api import Settings
+from drivetrain.sim.devices import differing_like
 from drivetrain.sim.engines.arrays import Array, Form, checked_value
 from drivetrain.sim.trace import Shapes
 
@@ -57,7 +58,8 @@ class Program:
         def operation(*arrays: jax.Array) -> tuple[jax.Array, ...]:
             return tuple(call(*arrays, **self.attributes))
 
-        return list(refusing(operation)(jnp.asarray(number, jnp.uint32), *inputs))
+        given = (jnp.asarray(number, jnp.uint32), *inputs)
+        return differing_like(given, list(refusing(operation)(*given)))
 
 
 def program_of(target: str, digest: str, traced: Shapes, settings: Settings, **counts: int) -> Program:
