@@ -16,7 +16,7 @@ from drivetrain.core.errors import CompileError
 from drivetrain.sim import compiler, finding
 from drivetrain.sim.fingerprint import fingerprint
 from drivetrain.sim.recalling import Recalled, path_of, recall
-from drivetrain.sim.spaces import Discrete
+from drivetrain.sim.spaces import Box, Discrete
 
 PROGRAM = """
 import sys
@@ -118,6 +118,32 @@ def test_only_what_traces_slowly_is_looked_for(traces, stepped, folder, monkeypa
     assert len(traces) == 4
     assert isinstance(stepped(Walk()), Recalled)
     assert len(traces) == 4
+
+
+def test_other_draws_of_parameters_are_found_without_a_trace_unless_a_shape_hangs_on_them(traces, stepped):
+    class Wide(Walk):
+        def action_space(self, params):
+            return Box(0.0, 1.0, (int(params["width"]),))
+
+        def step(self, key, state, action, params):
+            return super().step(key, state, action.sum(), params)
+
+    def draws(low, high, **options):
+        return stepped(Walk(), params={"length": np.linspace(low, high, 3)}, **options)
+
+    def wide(width):
+        env = Wide()
+        env.default_params = {"length": 3.0, "width": 1}
+        return stepped(env, params={"length": 3.0, "width": np.full(3, width)})
+
+    for others in ({}, {"autoreset": "next_step"}):
+        draws(1.0, 2.0, **others)
+        assert isinstance(draws(4.0, 5.0, **others), Recalled)
+    draws(1.0, 2.0, autoreset="disabled")
+    assert isinstance(draws(1.0, 5.0, autoreset="disabled"), Recalled)  # the first environment has the same
+    assert not isinstance(draws(4.0, 5.0, autoreset="disabled"), Recalled)
+    assert wide(2).action.shape == (2,)
+    assert wide(3).action.shape == (3,)
 
 
 @pytest.mark.release

@@ -12,6 +12,9 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import jax
 
 from drivetrain.core.caches import kernel_cache
 from drivetrain.sim.acting import Acting
@@ -79,7 +82,26 @@ def marked(
     env: Environment, params: Tree, settings: Settings, generator: Generator, narrow: Narrow | None,
     differing: Varied | None, acting: Acting | None,
 ) -> Fingerprint | None:  # fmt: skip
-    """The fingerprint of what `trace` is asked for."""
-    rows = None if differing is None else [differing.places, *((row.shape[1:], row.dtype) for row in differing.rows)]
+    """The fingerprint of what `trace` is asked for.
+
+    What differs between environments is known to a trace by its shape, so that other draws are found again. Two shapes
+    may hang on the numbers of the first environment: an action's, and a state's that no step restarts.
+    """
+    rows: Any = None
+    if differing is not None:
+        action = shapes_of_action(env, params)
+        if action is None:
+            return None
+        rows = [differing.places, *((row.shape[1:], row.dtype) for row in differing.rows), action]
+        params = params if settings.autoreset == "disabled" else differing.undrawn
     policy = None if acting is None else [acting.policy, acting.params]
     return fingerprint(env, params, [settings.autoreset, settings.record, generator, narrow], rows, policy)
+
+
+def shapes_of_action(env: Environment, params: Tree) -> Tree:
+    """Shapes and types of an action; None where the author's code gives none, of which a trace says why."""
+    try:
+        with jax.transfer_guard_host_to_device("allow"):
+            return jax.eval_shape(env.action_space(params).sample, jax.eval_shape(jax.random.key, 0))
+    except Exception:
+        return None

@@ -32,11 +32,13 @@ class Varied:
         structure: Of the parameters.
         leaves: All of them; those that vary with leading axis [num_envs].
         places: Which of them vary.
+        defaults: Those of `env.default_params` that these vary from.
     """
 
     structure: Any
     leaves: tuple[Any, ...]
     places: tuple[int, ...]
+    defaults: tuple[Any, ...]
 
     @property
     def rows(self) -> tuple[npt.NDArray[Any], ...]:
@@ -59,6 +61,11 @@ class Varied:
         """Parameters of one environment, by its number."""
         return self.params([row[index] for row in self.rows])
 
+    @property
+    def undrawn(self) -> Tree:
+        """Parameters of one environment that are the same whatever the rows hold."""
+        return self.params(self.defaults)
+
 
 def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied | None]:
     """Parameters as they are taken, and what of them differs between environments; None where nothing does.
@@ -76,6 +83,7 @@ def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied 
     check_places(usual, named, nones(env.default_params), type(params) is type(env.default_params))
     given, leaves = list(named.values()), list(named.values())
     places: list[int] = []
+    defaults: list[Any] = []
     for place, (path, leaf) in enumerate(named.items()):
         expected = None if path not in usual or leaf is usual[path] else form_of(usual[path])
         if expected is None:
@@ -89,6 +97,7 @@ def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied 
         elif numbers.shape[1:] == expected.shape and numbers.ndim:
             leaves[place] = rows_of(name, numbers, expected.dtype, num_envs)
             places.append(place)
+            defaults.append(usual[path])
         else:
             rows = jax.ShapeDtypeStruct((num_envs, *expected.shape), expected.dtype)
             raise InvalidInput(
@@ -98,7 +107,9 @@ def varied(env: Environment, params: Tree, num_envs: int) -> tuple[Tree, Varied 
     structure = jax.tree.structure(params)
     if any(x is not y for x, y in zip(given, named.values(), strict=True)):
         params = jax.tree.unflatten(structure, given)
-    return params, Varied(structure=structure, leaves=tuple(leaves), places=tuple(places)) if places else None
+    if not places:
+        return params, None
+    return params, Varied(structure=structure, leaves=tuple(leaves), places=tuple(places), defaults=tuple(defaults))
 
 
 def num_rows(env: Environment, params: Tree) -> int:
