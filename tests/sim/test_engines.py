@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -66,6 +67,13 @@ def test_callers_at_the_same_time_get_what_each_gets_alone():
             for one, other in zip(alone, together, strict=True):
                 for x, y in zip(one, other, strict=True):
                     np.testing.assert_array_equal(x, y)
+
+
+def test_as_many_threads_as_are_asked_for_take_part_on_a_large_machine_too():
+    rollout = sim.compile(sim.make("CartPole-v1"), 4096, 1, record=(), num_threads=100)
+    rollout(rollout.reset(), np.zeros((1, 4096), np.int32))
+    names = [(thread / "comm").read_text().strip() for thread in Path("/proc/self/task").iterdir()]
+    assert names.count("drivetrain-pool") >= 99
 
 
 @pytest.mark.release

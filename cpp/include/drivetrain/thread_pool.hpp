@@ -27,7 +27,7 @@ namespace drivetrain {
 
 class ThreadPool {
  public:
-  static constexpr unsigned kMostThreads = 64;  // in one run(), the caller included
+  static constexpr unsigned kMostThreads = 1024;  // in one run(), the caller included
 
   ThreadPool() = default;
   ThreadPool(const ThreadPool&) = delete;
