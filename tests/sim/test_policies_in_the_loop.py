@@ -2,6 +2,7 @@
 
 # Over 400 lines: one environment and a policy of every kind, which all of these tests share.
 
+import dataclasses
 import functools
 
 import jax
@@ -406,3 +407,27 @@ def test_what_cannot_be_asked_for_is_refused():
                          ({"hidden": (8, 0)}, "hidden: expected at least 1 unit")):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             sim.policies.mlp(env, **wrong)
+
+
+@pytest.mark.whole
+def test_a_policy_may_look_ahead_by_a_rollout_of_xla_and_is_told_so_of_another():
+    env, looks = sim.make("CartPole-v1"), {}
+    for engine in ("native", "xla"):
+        ahead = sim.compile(env, 2, 3, engine)
+        start = ahead.reset(seed=0)
+
+        def look(params, obs, key, ahead=ahead, start=start):
+            here = jax.tree.map(
+                lambda x, y: jnp.broadcast_to(x, 2).astype(y.dtype), (*obs, 0), tuple(jax.tree.leaves(start.env))
+            )
+            state = dataclasses.replace(start, env=jax.tree.unflatten(jax.tree.structure(start.env), here), obs=None)
+            _, seen = ahead(state, jnp.broadcast_to(jnp.arange(2, dtype=jnp.int32), (3, 2)))
+            return jnp.argmin(jnp.abs(seen["obs"][-1, :, 2])).astype(jnp.int32)
+
+        looks[engine] = look
+    with pytest.raises(CompileError, match='`ffi_call`: of rollouts call one of engine="xla" there'):
+        sim.compile(env, 3, 20, policy=looks["native"])
+    played = [sim.compile(env, 3, 20, engine, policy=looks["xla"], record=("action",)) for engine in ("native", "xla")]
+    actions = [np.asarray(rollout(rollout.reset(seed=1))[1]["action"]) for rollout in played]
+    np.testing.assert_array_equal(*actions)
+    assert set(np.unique(actions[0])) == {0, 1}

@@ -43,6 +43,7 @@ ADVICE = {
     "svd": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "qr": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
     "eigh": "use another decomposition: cholesky, lu (jnp.linalg.solve, inv, det)",
+    "ffi_call": 'of rollouts call one of engine="xla" there, which becomes a part of the kernel',
     "reduce": "use jnp.sum, jnp.max and the like, or a jax.lax.fori_loop",
     "reduce_window": "write it with slices and sums",
 }
