@@ -203,12 +203,18 @@ def abstract(env: Environment, what: str, function: Callable[..., Any], *argumen
 
 
 def check_info(env: Environment, info: Any) -> None:
-    """What a step says besides is a dict."""
+    """What a step says besides is a dict of numbers."""
     if not isinstance(info, dict):
         got = type(info).__name__
         raise CompileError(
             f"{name_of(env)}: `step` must give info as a dict, got a {got}: give {{}} where there is none"
         )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(info):
+        if isinstance(leaf, str | bytes):
+            raise CompileError(
+                f"{name_of(env)}: `step` must give numbers and arrays in info, got {leaf!r} as "
+                f"info{jax.tree_util.keystr(path)}: leave it out, or give a number that stands for it"
+            )
 
 
 def check_scalars(env: Environment, results: Any) -> None:
