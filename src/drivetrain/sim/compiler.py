@@ -103,6 +103,7 @@ def compile(
     """
     settings = checked(num_envs, num_steps, engine, record, autoreset, num_threads, stream, policy is not None)
     check_generator(generator)
+    engine = cast("Engine", chosen("engine", engine, get_args(Engine)))
     env = cast("Environment", adapted(env))
     params = env.default_params if params is None else params
     narrow = None if narrow_obs is None else checked_narrow(narrow_obs)
@@ -216,6 +217,14 @@ def check_seed(seed: Any) -> None:
         raise InvalidInput(f"seed: expected one integer from 0 to {NUM_SEEDS - 1}, got {seed!r}")
 
 
+def chosen(name: str, given: Any, choices: Sequence[str]) -> str:
+    """The one of some choices that is given, as it stands there: members of enumerations format and hash otherwise."""
+    for choice in choices:
+        if choice == given:
+            return choice
+    raise InvalidInput(f"{name}: expected one of {', '.join(choices)}, got {given!r}")
+
+
 def checked(num_envs: Any, num_steps: Any, engine: str, record: Any, autoreset: str, num_threads: Any,
             stream: Any = None, has_policy: bool = False) -> Settings:  # fmt: skip
     """The arguments, if each of them makes sense."""
@@ -226,10 +235,8 @@ def checked(num_envs: Any, num_steps: Any, engine: str, record: Any, autoreset: 
         if value < 1:
             raise InvalidInput(f"{name}: expected at least 1, got {value}")
         counts.append(int(value))
-    if engine not in get_args(Engine):
-        raise InvalidInput(f"engine: expected one of {', '.join(get_args(Engine))}, got {engine!r}")
-    if autoreset not in get_args(Autoreset):
-        raise InvalidInput(f"autoreset: expected one of {', '.join(get_args(Autoreset))}, got {autoreset!r}")
+    chosen("engine", engine, get_args(Engine))
+    autoreset = chosen("autoreset", autoreset, get_args(Autoreset))
     if stream is not None and engine != "cuda":
         raise InvalidInput(f'stream: expected None, since only the engine "cuda" has streams, got one with {engine!r}')
     if not isinstance(record, Iterable):

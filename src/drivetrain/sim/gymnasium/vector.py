@@ -91,7 +91,11 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self._generator: Generator = generator
         self.num_envs = num_envs
         modes = render_modes(self.env)
-        self.metadata = {"autoreset_mode": MODES[mode], "render_modes": modes, "render_fps": FRAMES_PER_S}
+        self.metadata = {
+            "autoreset_mode": MODES[self._settings.autoreset],
+            "render_modes": modes,
+            "render_fps": FRAMES_PER_S,
+        }
         self.render_mode = checked_render_mode(render_mode, self.env)
         self.params, self._differing = varied(self.env, params, num_envs)
         with told_of_params(self.env, self.params):
