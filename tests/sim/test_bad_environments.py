@@ -359,16 +359,6 @@ def test_an_info_that_is_no_dictionary_is_told_when_it_is_compiled(info):
         sim.compile(Telling(), 2, 1)
 
 
-def test_a_text_in_an_info_is_told_with_its_place():
-    class Telling(type(sim.make("CartPole-v1"))):
-        def step(self, *arguments):
-            return (*super().step(*arguments)[:-1], {"end": {"why": "fallen"}})
-
-    told = r"`step` must give numbers and arrays in info, got 'fallen' as info\['end'\]\['why'\]: leave it out"
-    with pytest.raises(CompileError, match=told):
-        sim.compile(Telling(), 2, 1)
-
-
 def test_starts_that_are_too_large_for_the_memory_are_told():
     rollout = sim.compile(sim.make("CartPole-v1"), 10**12, 1, "numpy", record=())
     with pytest.raises(InvalidInput, match=r"num_envs: expected as many as there is memory for, got 10{12}, .* take f"):

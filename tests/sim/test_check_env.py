@@ -107,6 +107,12 @@ def test_an_info_that_is_no_dictionary_is_told():
     refused(with_result(5, lambda info: None), "`step` must give info as a dict, got a NoneType")
 
 
+def test_a_text_in_an_info_is_told_with_its_place_when_it_is_compiled():
+    told = r"`step` must give numbers and arrays in info, got 'fallen' as info\['end'\]\['why'\]: leave it out"
+    with pytest.raises(CompileError, match=told):
+        sim.compile(with_result(5, lambda info: {"end": {"why": "fallen"}}), 2, 1)
+
+
 def test_an_observation_of_nothing_is_told():
     def reset(self, key, params):
         return None, Good.reset(self, key, params)[1]

@@ -1,5 +1,6 @@
 """Our environments by id from Gymnasium's own functions, single and in batches."""
 
+import enum
 import functools
 import os
 import subprocess
@@ -26,6 +27,13 @@ NAMES = ["CartPole-v1", "Pendulum-v1"]
 ADVICE = ("infinity", "symmetric and normalized", "This is probably")
 
 
+class Choice(str, enum.Enum):  # noqa: UP042 - whose members format as their names
+    """What a configuration of a user's may hold."""
+
+    ENGINE = "native"
+    RESTART = "same_step"
+
+
 def test_every_environment_of_ours_is_registered_in_both_forms():
     for name in ENVIRONMENTS:
         spec = gymnasium.spec(f"drivetrain/{name}")
@@ -40,6 +48,12 @@ def test_make_vec_makes_the_vector_environment_of_ours():
     assert venv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     again = gymnasium.make_vec(venv.spec)
     assert (again.num_envs, again.metadata["autoreset_mode"]) == (9, AutoresetMode.SAME_STEP)
+
+
+def test_a_choice_may_be_a_member_of_an_enumeration_of_texts():
+    venv = sim.make_vec("CartPole-v1", 2, Choice.ENGINE, autoreset=Choice.RESTART)
+    assert venv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    assert venv.reset(seed=0)[0].shape == (2, 4)
 
 
 def test_options_of_an_environment_go_through():

@@ -1,7 +1,6 @@
 """`sim.make_vec` is a vector environment as Gymnasium has them: spaces, seeds, infos and every way to restart."""
 
 import copy
-import enum
 import pickle
 
 import gymnasium
@@ -17,14 +16,6 @@ from drivetrain import sim
 from drivetrain.core.errors import Closed, CompileError, InvalidInput
 from drivetrain.sim.gymnasium.single import SimEnv
 from drivetrain.sim.spaces import Box, Discrete
-
-
-class Choice(str, enum.Enum):  # noqa: UP042 - whose members format as their names
-    """What a configuration of a user's may hold."""
-
-    ENGINE = "native"
-    RESTART = "same_step"
-
 
 PENDULUM = sim.make("Pendulum-v1").default_params
 
@@ -75,12 +66,6 @@ def play(venv, num_steps, seed=0):
         said.append(venv.step(venv.action_space.sample()))
         num_ended += int(np.sum(said[-1][2] | said[-1][3]))
     return said, num_ended
-
-
-def test_a_choice_may_be_a_member_of_an_enumeration_of_texts():
-    venv = sim.make_vec("CartPole-v1", 2, Choice.ENGINE, autoreset=Choice.RESTART)
-    assert venv.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
-    assert venv.reset(seed=0)[0].shape == (2, 4)
 
 
 def test_spaces_are_those_that_gymnasium_has_for_the_same_environment():

@@ -6,6 +6,9 @@ built ─ traced slowly before? ─no─▶ trace ─▶ engine
                 └─not kept, or none─▶ trace ─▶ engine, and kept
 """
 
+# JAX is typed in part.
+# pyright: reportUnknownMemberType=false
+
 import contextlib
 import hashlib
 import os
