@@ -200,6 +200,48 @@ def test_devices_share_environments_by_a_rollout_of_as_many_as_each_has():
     subprocess.run([sys.executable, "-c", ON_TWO_DEVICES], check=True)
 
 
+SERIALIZED = """
+import pickle
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import serialize_executable
+
+from drivetrain import sim
+
+file = Path(sys.argv[1])
+rollout, actions = sim.compile(sim.make("CartPole-v1"), 8, 3), jnp.ones((3, 8), jnp.int32)
+state = jax.tree.map(jnp.asarray, rollout.reset(seed=0))
+if not file.exists():
+    file.write_bytes(pickle.dumps(serialize_executable.serialize(jax.jit(rollout).lower(state, actions).compile())))
+    sys.exit()
+other = sim.compile(sim.make("CartPole-v1"), 8, 3, record=("reward",))  # so that all but the kernel is there
+jax.eval_shape(other, state, actions)
+program = serialize_executable.deserialize_and_load(*pickle.loads(file.read_bytes()))
+expected = rollout(state, actions)
+try:
+    program(state, actions)
+except jax.errors.JaxRuntimeError as error:
+    assert "trace the rollout once, as by jax.eval_shape(rollout, state, actions)" in str(error), error
+else:
+    raise AssertionError("it knew a kernel that nobody had traced")
+jax.eval_shape(rollout, state, actions)
+for x, y in zip(jax.tree.leaves(program(state, actions)), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_array_equal(np.asarray(x), y)
+"""
+
+
+@pytest.mark.whole
+def test_a_serialized_program_runs_in_another_process_that_has_traced_the_rollout(tmp_path):
+    without_cache = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "0"}  # what comes from there cannot be serialized
+    for _ in range(2):
+        program = [sys.executable, "-c", SERIALIZED, str(tmp_path / "program")]
+        subprocess.run(program, check=True, env=without_cache)
+
+
 def test_derivatives_pass_a_rollout_that_they_do_not_go_through():
     rollout, state, actions = cartpole(), cartpole().reset(seed=0), random_actions(NUM_CALLS)
 

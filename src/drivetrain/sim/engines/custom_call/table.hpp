@@ -35,7 +35,8 @@ inline ffi::Error not_loaded(std::string_view name) {
   return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                     "this program calls drivetrain's kernel " + std::string(name.substr(0, 12)) +
                         ", which this process has not loaded: call sim.compile with the arguments, the package and the "
-                        "machine that it was traced with, and call or trace the rollout once, before the program runs");
+                        "machine that it was traced with, and trace the rollout once, as by jax.eval_shape(rollout, state, "
+                        "actions), before the program runs");
 }
 // Addresses of a call's arrays in the order of a kernel: inputs, then outputs.
 inline std::vector<void*> addresses(const ffi::RemainingArgs& inputs, const ffi::RemainingRets& outputs) {
