@@ -183,7 +183,7 @@ def test_a_space_where_a_function_is_expected_is_told():
             "drivetrain/own_simulators:Unbounded",
             r"with finite bounds, got Box.*; give the Box of its action_space some$",
         ),
-        ("own_simulators:Walk", "it returned Walk, a simulator: such are named drivetrain/module:Name"),
+        ("own_simulators:Walk", "it returned Walk, a simulator: such are named, as drivetrain/own_simulators:Walk"),
     ],
 )
 def test_what_makes_no_simulator_is_refused_in_one_sentence(name, sentence):

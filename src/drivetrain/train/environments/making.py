@@ -121,7 +121,9 @@ def _what_else(env: object) -> str:
     """What an object that is no environment of Gymnasium's may be meant as, after a comma; "" where nobody knows."""
     if isinstance(env, VectorEnv):
         return ", several at once: return one; runs make as many as envs_per_actor (of ppo num_envs) says"
-    return ", a simulator: such are named drivetrain/module:Name" if hasattr(env, "default_params") else ""
+    kind = type(env)
+    named = f", a simulator: such are named, as drivetrain/{kind.__module__}:{kind.__qualname__}"
+    return named if hasattr(env, "default_params") else ""
 
 
 def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) -> _AnyEnv:
