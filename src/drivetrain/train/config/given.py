@@ -208,12 +208,17 @@ def was_object(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(_PREFIX)
 
 
+def is_of_script(name: str) -> bool:
+    """Whether a name is of what a script or notebook defines: elsewhere there is nothing of that name."""
+    return name.removeprefix("drivetrain/").startswith(("__main__:", f"{_SPAWNED_SCRIPT}:"))
+
+
 def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, Any]:
     """Settings read from a file, with the objects that it could only mention.
 
     Args:
         settings: By name, as read.
-        again: The objects by name, or their "module:name".
+        again: The objects by name, or their "module:name". What was a script's may have a module since.
 
     Raises:
         NotGivenAgain: One is missing or unknown, or another than the run's is given of what the file does hold.
@@ -226,11 +231,14 @@ def require_again(settings: Mapping[str, Any], again: Mapping[str, Any]) -> dict
     whole = dict(settings)
     for name, value in settings.items():
         if not was_object(value):
-            if again.get(name) not in (None, value):
+            if again.get(name) in (None, value):
+                continue
+            if not (isinstance(value, str) and is_of_script(value)):
                 raise NotGivenAgain(
                     f"{name} of this run is {value!r} and stays so, got {again[name]!r}; leave it out, or start "
                     "another run"
                 )
+            whole[name] = named(name, again[name])
         else:
             if again.get(name) is None:
                 raise NotGivenAgain(

@@ -10,7 +10,7 @@ import gymnasium
 from drivetrain.core.extras import missing_extra
 from drivetrain.core.importing import with_place
 from drivetrain.train.config import EnvironmentConfig, is_simulator
-from drivetrain.train.config.given import Given
+from drivetrain.train.config.given import Given, is_of_script
 from drivetrain.train.config.ids import has_game
 from drivetrain.train.environments.faults import message_of
 
@@ -51,6 +51,11 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         return f"go to the folder that it lies in, or {_INSTALL}" if is_its_module else _INSTALL
     if is_own and isinstance(error, pickle.PicklingError) and "__main__" in message_of(error):
         return "the run's processes do not execute the script: put what is pickled there into a module, and import it"
+    if is_of_script(env_id) and re.search("module '?__main__'? has no", message_of(error)):
+        return (
+            "a name of __main__ is of this script or notebook: mend it, or, of a run that another began, put the class "
+            "into a module and give it again, as env=... in Python or --env on the command line"
+        )
     if "OpenGL" in why(error):
         return _NO_DISPLAY
     if settings.atari and "frameskip" in message_of(error):

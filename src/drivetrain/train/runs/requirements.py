@@ -10,7 +10,7 @@ from drivetrain.core.paths import back_here, given_path, resolved
 from drivetrain.core.words import size
 from drivetrain.replay import simd_level
 from drivetrain.train.config import TrainConfig, is_simulator
-from drivetrain.train.config.given import Given
+from drivetrain.train.config.given import Given, is_of_script
 from drivetrain.train.environments.environment import look_at, require_known_everywhere
 from drivetrain.train.environments.spaces import require_fit
 from drivetrain.train.interface import Interface
@@ -77,7 +77,7 @@ def _require_importable(config: TrainConfig) -> None:
     """Refuse what processes of a run cannot import: they do not execute the script or the notebook."""
     named = {"env": config.env, "torso": config.agent.torso, "optimizer": config.agent.optimizer}
     for setting, name in named.items():
-        if name.removeprefix("drivetrain/").startswith(("__main__:", "__mp_main__:")):
+        if is_of_script(name):
             by_itself = "" if is_simulator(name) else "give the object itself in place of its name, "
             named_so = "drivetrain/module:name" if is_simulator(name) else "module:name"
             raise InvalidInput(
