@@ -154,6 +154,7 @@ def test_bounds_that_fail_for_one_of_the_environments_name_the_authors_line():
         ("mass_pole", [1.0, 2.0, 3.0], "mass_pole: expected a number or an array, got a list; numpy.asarray makes"),
         ("mass_pole", None, "mass_pole: expected a number or an array, got none"),
         ("mass_pole", "heavy", "mass_pole: expected a number or an array, got a str"),
+        ("mass_pole", np.array(["1", "2", "3"]), "mass_pole: expected a number or an array, got an array of texts"),
         ("mass_pole", {"x": 1.0}, "mass_pole: expected a number or an array, got a dictionary"),
         (
             "mass_pole",

@@ -55,7 +55,8 @@ def numbers_of(name: str, leaf: Any) -> npt.NDArray[Any]:
     except (TypeError, ValueError):
         numbers = np.asarray("")
     if numbers.dtype.kind in "SU":
-        raise InvalidInput(f"{name}: expected a number or an array, got a {type(leaf).__name__}")
+        got = "an array of texts" if isinstance(leaf, np.ndarray) else f"a {type(leaf).__name__}"
+        raise InvalidInput(f"{name}: expected a number or an array, got {got}")
     return numbers
 
 
