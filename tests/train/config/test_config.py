@@ -16,6 +16,7 @@ from drivetrain.train import train
 from drivetrain.train.config import AGENTS, DQNConfig, RunConfig, SACConfig, TrainConfig, UpdateConfig, whole
 from drivetrain.train.config.names import CALLED_ELSEWHERE
 from drivetrain.train.config.presets import PRESETS, preset
+from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.runs.requirements import describe
 from drivetrain.train.runs.run import resolve
 
@@ -33,8 +34,21 @@ def test_the_update_ratio_is_an_exact_fraction_however_it_is_written(value):
     assert PLAIN.override(update_ratio=value).updates.update_ratio == Fraction(1, 4)
 
 
-def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour():
-    assert PLAIN.override(update_ratio=0.1).updates.update_ratio == Fraction(1, 10)
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [(0.1, "1/10"), (0.1234567891, "0.1234567891"), (np.float32(0.12345), "0.12345"), (1e-9, "1e-9"), (2.5, "5/2")],
+)
+def test_a_decimal_ratio_means_the_decimal_and_not_its_binary_neighbour(value, meant):
+    assert PLAIN.override(update_ratio=value).updates.update_ratio == Fraction(meant)
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [(1 / 3, "1/3"), (128 / 384, "1/3"), (7 / 6, "7/6"), (np.float32(1 / 3), "1/3")]
+)
+def test_a_ratio_that_python_has_divided_means_the_quotient_so_that_no_update_is_missing_at_the_end(value, meant):
+    config = PLAIN.override(update_ratio=value, warmup_steps=1_000)
+    assert config.updates.update_ratio == Fraction(meant)
+    assert Rules.of(config).due(1_300) == Fraction(meant) * 300
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from drivetrain.core.words import fraction
 from drivetrain.train.config.given import named
 
 _UNFIT = object()
+_MOST_PARTS = 1_000
+"""The largest denominator of a quotient that is known by its number; no decimal of ten digits is taken for one."""
 
 
 def fitting(part: object, name: str, value: Any) -> Any:
@@ -133,9 +135,13 @@ def _fraction(value: Any) -> Any:
     if isinstance(value, Fraction):
         return value
     try:
-        return fraction(str(value))
+        written = fraction(str(value))
     except (ValueError, ZeroDivisionError):
         return _UNFIT
+    if not isinstance(value, float | np.floating):
+        return written
+    divided = written.limit_denominator(_MOST_PARTS)  # what Python has made of 1 / 3
+    return divided if type(value)(float(divided)) == value else written
 
 
 def _words(kind: Any) -> str:
