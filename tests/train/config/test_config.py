@@ -378,6 +378,16 @@ class HeldEnv(gymnasium.Env):
         self.lock = threading.Lock()
 
 
+class SeveralEnvs:
+    """In the form of Stable-Baselines3's vector environments."""
+
+    num_envs = 4
+
+    def reset(self): ...
+
+    def step(self, actions): ...
+
+
 class Simulator:
     """In the form of `drivetrain.sim.api.Environment`."""
 
@@ -397,6 +407,7 @@ class Simulator:
         ),
         (gymnasium.spec("CartPole-v1"), "EnvSpec; give 'CartPole-v1', or lambda: "),
         (HeldEnv(), r"an environment itself; give a function that makes one, as lambda: MyEnv\(size=3\)"),
+        (SeveralEnvs(), "several environments at once; give a function that makes one; .*envs_per_actor"),
         (Simulator(), "a simulator itself; simulators are named: give 'drivetrain/.*'drivetrain/module:Name'"),
         (3, "int; give a function"),
     ],

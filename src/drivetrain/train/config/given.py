@@ -164,6 +164,9 @@ def _require_maker(value: Any) -> None:
     if is_one and hasattr(value, "default_params"):
         got = "a simulator itself"
         remedy = "simulators are named: give 'drivetrain/CartPole-v1', say, or of your own 'drivetrain/module:Name'"
+    elif is_one and hasattr(value, "num_envs") and not isinstance(env_id, str):
+        got = "several environments at once"
+        remedy = "give a function that makes one; runs make as many as envs_per_actor (of ppo num_envs) says"
     else:
         got = "an environment itself" if is_one else type(value).__name__
         remedy = (

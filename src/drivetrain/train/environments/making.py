@@ -100,7 +100,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
     drawn = {} if render_mode is None else {"render_mode": render_mode}
     if maker is not None:
         env = maker(**settings.fresh_kwargs | (drawn if _takes_render_mode(maker) else {}))
-        if not isinstance(env, gymnasium.Env):
+        if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):  # EnvPool's is both
             told = _what_else(env)
             raise TypeError(
                 f"expected a function that returns a gymnasium.Env, and it returned {type(env).__name__}{told}"
@@ -119,8 +119,10 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
 
 def _what_else(env: object) -> str:
     """What an object that is no environment of Gymnasium's may be meant as, after a comma; "" where nobody knows."""
-    if isinstance(env, VectorEnv):
+    if isinstance(env, VectorEnv) or hasattr(env, "num_envs"):  # Stable-Baselines3's
         return ", several at once: return one; runs make as many as envs_per_actor (of ppo num_envs) says"
+    if hasattr(env, "possible_agents"):
+        return ", of several agents: return an environment of one, in which the others act by policies of their own"
     kind = type(env)
     named = f", a simulator: such are named, as drivetrain/{kind.__module__}:{kind.__qualname__}"
     return named if hasattr(env, "default_params") else ""
