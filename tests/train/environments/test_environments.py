@@ -51,10 +51,14 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
 @pytest.mark.parametrize(
     ("env_id", "sentence"),
     [
-        ("CartPoleX-v1", r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists"),
+        (
+            "CartPoleX-v1",
+            r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists .*with it: module:Id, module:f",
+        ),
+        ("dm_control/acrobot-swingup-v0", r"Namespace dm_control not found.*is named with it: module:Id"),
         ("Cartpole-v7", r"cannot be made: .*; take CartPole-v1, or one that `drivetrain envs` lists"),
-        ("LunarLander-v2", r"Please use `LunarLander-v3` instead; `drivetrain envs` lists those that can"),
-        ("drivetrain/pong", r"cannot be made: .*; `drivetrain envs` lists those that can"),
+        ("LunarLander-v2", r"Please use `LunarLander-v3` instead; `drivetrain envs` lists those that can$"),
+        ("drivetrain/pong", r"cannot be made: .*; `drivetrain envs` lists those that can$"),
         ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg, td3, sac or ppo"),
         ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),
         ("strange_envs:clipped", r"finite bounds, got Box\(-inf, inf.*leave out gymnasium.wrappers.ClipAction"),

@@ -21,6 +21,7 @@ _PLAIN = (gymnasium.error.Error, ImportError, OSError)
 _PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
 """The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
 _INSTALL = "install it, or name its folder in PYTHONPATH"
+_OF_A_MODULE = "; what a module registers or makes is named with it: module:Id, module:function"
 _NO_DISPLAY = (
     "without a display set MUJOCO_GL to egl or osmesa before MuJoCo is imported, and install what that names (libegl1, "
     "libosmesa6)"
@@ -66,7 +67,11 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         return "mend it"
     alike = None if is_simulator(env_id) else _namesake(env_id)
     is_news = alike is not None and alike != env_id and alike not in why(error)
-    return f"take {alike}, or one that `drivetrain envs` lists" if is_news else "`drivetrain envs` lists those that can"
+    if is_news:
+        return f"take {alike}, or one that `drivetrain envs` lists"
+    is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
+    elsewhere = _OF_A_MODULE if is_unknown and alike is None and not is_simulator(env_id) else ""
+    return f"`drivetrain envs` lists those that can{elsewhere}"
 
 
 def _namesake(env_id: str) -> str | None:
