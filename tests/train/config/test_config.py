@@ -1,8 +1,10 @@
 """Configuration: overrides by name, checks with a sentence, and a config.json that comes back."""
 
 import dataclasses
+import enum
 import json
 import math
+import pickle
 import re
 import threading
 from fractions import Fraction
@@ -84,6 +86,23 @@ def test_a_value_out_of_range_is_refused_by_a_sentence_naming_it(name, value):
 def test_a_value_of_another_type_is_refused_by_a_sentence_naming_it(name, value):
     with pytest.raises(InvalidInput, match=rf"^{name}: expected .* got "):
         PLAIN.override(**{name: value})
+
+
+class Names(enum.StrEnum):
+    """Names as typed configurations have them; processes of a run do not know this class."""
+
+    DQN, ENV, CPU, OUT = "dqn", "CartPole-v1", "cpu", "mission"
+    PRECISION, DIR, OPTIMIZER = "bfloat16", "runs/x", "optax:sgd"
+
+
+def test_texts_that_are_members_of_an_enumeration_are_plain_ones_so_that_processes_can_have_them():
+    given = {"device": Names.CPU, "precision": Names.PRECISION, "leave_out": [Names.OUT], "run_dir": Names.DIR}
+    config = resolve(Names.DQN, Names.ENV, None, given | {"optimizer": Names.OPTIMIZER})
+    texts = [config.algo, config.env, config.agent.optimizer, *config.environment.leave_out]
+    texts += [config.run.device, config.run.precision, config.run.run_dir]
+    assert texts == ["dqn", "CartPole-v1", "optax:sgd", "mission", "cpu", "bfloat16", "runs/x"]
+    assert {type(text) for text in texts} == {str}
+    assert b"Names" not in pickle.dumps(config)
 
 
 def test_numbers_of_other_types_and_paths_are_those_of_pythons_own_so_that_config_json_has_them(tmp_path):

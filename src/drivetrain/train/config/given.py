@@ -142,6 +142,11 @@ def _script_by_value() -> Generator[None]:
             registry.unregister_pickle_by_value(script)
 
 
+def plain(text: str) -> str:
+    """The text itself, where it is a member of an enumeration or the like: processes may not know its class."""
+    return text if isinstance(text, Given) else str.__str__(text)
+
+
 def named(setting: str, value: Any) -> str:
     """A name as it is, or an object as Given.
 
@@ -149,7 +154,7 @@ def named(setting: str, value: Any) -> str:
         InvalidInput: It cannot be pickled, or is an environment's and makes none.
     """
     if isinstance(value, str):
-        return value
+        return plain(value)
     if setting == "env":
         _require_maker(value)
     return Given(setting, value)

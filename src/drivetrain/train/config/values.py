@@ -17,7 +17,7 @@ import numpy as np
 
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.words import fraction
-from drivetrain.train.config.given import named
+from drivetrain.train.config.given import named, plain
 
 _UNFIT = object()
 _MOST_PARTS = 1_000
@@ -70,7 +70,7 @@ def _kinds(hint: Any) -> list[Any]:
 def _as(kind: Any, value: Any) -> Any:
     """The value as one of a type, _UNFIT if it is none."""
     if typing.get_origin(kind) is Literal:
-        return value if isinstance(value, str) and value in typing.get_args(kind) else _UNFIT
+        return plain(value) if isinstance(value, str) and value in typing.get_args(kind) else _UNFIT
     if typing.get_origin(kind) is tuple:
         return _several(typing.get_args(kind)[0], value)
     if typing.get_origin(kind) is dict:
@@ -78,7 +78,7 @@ def _as(kind: Any, value: Any) -> Any:
     if kind is Fraction:
         return _fraction(value)
     if kind is str:
-        return str(value) if isinstance(value, Path) else value if isinstance(value, str) else _UNFIT
+        return str(value) if isinstance(value, Path) else plain(value) if isinstance(value, str) else _UNFIT
     if kind is types.NoneType:
         return None if value is None else _UNFIT
     if kind is float and isinstance(value, str) and value in ("inf", "-inf"):

@@ -13,7 +13,7 @@ from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import num_cores
 from drivetrain.train.config.agents import AGENTS, AgentConfig, DQNConfig
 from drivetrain.train.config.environment import EnvironmentConfig
-from drivetrain.train.config.given import named, require_again
+from drivetrain.train.config.given import named, plain, require_again
 from drivetrain.train.config.names import unknown
 from drivetrain.train.config.on_policy import PPOConfig, RolloutConfig
 from drivetrain.train.config.parts import ReplayConfig, RunConfig, UpdateConfig
@@ -61,7 +61,7 @@ class TrainConfig:
         env = named("env", env)
         if algo not in AGENTS:
             raise InvalidInput(f"unknown algorithm {algo!r}: choose from {', '.join(AGENTS)}")
-        return cls(algo=algo, env=env, agent=AGENTS[algo]())
+        return cls(algo=plain(algo), env=env, agent=AGENTS[algo]())
 
     def __post_init__(self) -> None:
         expected = AGENTS.get(self.algo)
