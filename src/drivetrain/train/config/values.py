@@ -141,7 +141,7 @@ def _fraction(value: Any) -> Any:
     if not isinstance(value, float | np.floating):
         return written
     divided = written.limit_denominator(_MOST_PARTS)  # what Python has made of 1 / 3
-    return divided if type(value)(float(divided)) == value else written
+    return divided if np.asarray(float(divided), np.result_type(cast(Any, value))) == value else written
 
 
 def _words(kind: Any) -> str:
