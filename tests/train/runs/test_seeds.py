@@ -20,7 +20,7 @@ from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.runs import seeds as seeds_module
 from drivetrain.train.runs.seed_lists import checked_seeds, parse_seeds
-from drivetrain.train.runs.seeds import seed_configs
+from drivetrain.train.runs.seeds import run_seeds, seed_configs
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,22 @@ def start_instead(monkeypatch):
         monkeypatch.setattr(seeds_module, "start", start)
 
     return replace
+
+
+@pytest.mark.parametrize("reader_leaves_at", [1, 2])
+def test_a_reader_who_goes_away_ends_all_seeds_and_is_no_failure_of_theirs(start_instead, tmp_path, reader_leaves_at):
+    start_instead({})
+    config = TrainConfig.default("dqn", "CartPole-v1").override(run_dir=str(tmp_path))
+    told = []
+
+    def began(config, interface):
+        told.append(config.run.seed)
+        if len(told) == reader_leaves_at:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        list(run_seeds(seed_configs(config, (7, 8, 9)), began=began))
+    assert told == [7, 8][:reader_leaves_at]
 
 
 def test_a_seed_whose_run_fails_does_not_lose_the_others(start_instead, tmp_path, capsys):

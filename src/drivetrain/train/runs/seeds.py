@@ -136,20 +136,22 @@ def run_seeds(
 
     Raises:
         DrivetrainError: The first run could not begin, so none was.
+        Exception: What `began` has raised, as where nobody reads any more what it prints; it ends all.
     """
     for index, config in enumerate(configs):
-        has_begun = index > 0
+        has_begun, is_telling = index > 0, False
 
         def ready(config: TrainConfig, interface: Interface) -> None:
-            nonlocal has_begun
-            has_begun = True
+            nonlocal has_begun, is_telling
+            has_begun = is_telling = True
             began(config, interface)
+            is_telling = False
 
         outcome = Outcome(seed=config.run.seed, run_dir=Path(config.run.run_dir or ""))
         try:
             outcome = dataclasses.replace(outcome, result=start(config, ready=ready, callbacks=callbacks))
         except Exception as error:  # whatever an environment raises in a sequential run, too
-            if not has_begun:
+            if is_telling or not has_begun:
                 raise
             outcome = dataclasses.replace(outcome, error=error)
         yield outcome
