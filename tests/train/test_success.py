@@ -10,6 +10,8 @@ from gymnasium import spaces
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import jax
+
 from drivetrain.cli.main import main
 from drivetrain.cli.train import show
 from drivetrain.train import train, train_seeds
@@ -97,6 +99,13 @@ def test_where_nothing_is_said_of_success_nothing_is_told(tmp_path, capsys):
     assert "succe" not in capsys.readouterr().out
 
 
+class Tensor:
+    """In the form of PyTorch's."""
+
+    def item(self):
+        return 0.5
+
+
 @pytest.mark.parametrize(
     ("info", "value"),
     [
@@ -104,6 +113,8 @@ def test_where_nothing_is_said_of_success_nothing_is_told(tmp_path, capsys):
         ({"is_success": np.bool_(False)}, 0.0),
         ({"success": np.array([0.25])}, 0.25),
         ({"success": 1}, 1.0),
+        ({"success": jax.numpy.array([True])}, 1.0),
+        ({"is_success": Tensor()}, 0.5),
         ({"is_success": 0.0, "success": 1.0}, 0.0),
         ({"is_success": None, "success": True}, 1.0),
         ({"is_success": 9, "success": True}, 1.0),

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 _KEYS = ("is_success", "success")  # Gymnasium-Robotics' manipulation and SB3; its mazes and Meta-World
 
 
@@ -22,12 +20,18 @@ def success_of(info: Any) -> float:
     """What a last step's info says of success: `is_success`, or else `success`, a truth or in 0..1; NaN: nothing."""
     told = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
     for key in _KEYS:
-        said: Any = told.get(key)
-        if isinstance(said, np.ndarray | np.generic) and said.size == 1:
-            said = cast(Any, said).item()
+        said = _of_one(told.get(key))
         if isinstance(said, bool | int | float) and 0 <= said <= 1:  # others count something, and no share is of them
             return float(said)
     return math.nan
+
+
+def _of_one(said: Any) -> Any:
+    """The number of an array of one, of whatever library; anything else as it is."""
+    try:
+        return said.item()
+    except Exception:  # a stranger's, and most have no such method
+        return said
 
 
 def success_rate(episodes: Iterable[Episode]) -> float | None:
