@@ -76,7 +76,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Quitting-v0", r"cannot be closed: SystemExit: 5 \(.*; mend its close"),
         ("strange_envs:Unclosable-v0", r"cannot be closed: RuntimeError: it is held \(.*; mend its close"),
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
-        ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it"),
+        ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it .*, in a function that makes"),
         ("no_such_module:Env-v0", r"cannot be made"),
         ("strange_envs:nope", r"the module strange_envs has no function or class nope, and registers no id of that"),
     ],

@@ -51,7 +51,7 @@ ACTION_WORDS: Mapping[type[Actions], str] = {
 _WHOLE = ("int8", "uint16", "int16")
 _STORED_AS_THEY_ARE = ("uint8", *_WHOLE, "float32")
 """Box dtypes whose numbers float32 holds exactly; others are stored as float32."""
-_WRAPPED = "wrap it in an action wrapper of Gymnasium's and register that"
+_WRAPPED = "wrap it in an action wrapper of Gymnasium's, in a function that makes the environment"
 _ONE_SPACE = (
     "give one of drivetrain.sim.spaces from its action_space, Discrete, MultiDiscrete or Box, and take it apart in its "
     "`step`"
@@ -225,7 +225,7 @@ def _entry(space: Any, name: str, frame_stack: int, path: _Path = ()) -> Entry:
     raise InvalidInput(
         f"environment {name!r}: expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple observations, got "
         f"{in_line(space)}{where}, whose items have no fixed size; {leave_out}wrap it in an observation wrapper of "
-        "Gymnasium's and register that"
+        "Gymnasium's, in a function that makes the environment"
     )
 
 
