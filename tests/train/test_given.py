@@ -17,7 +17,6 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import optax
-from gymnasium.envs.classic_control import CartPoleEnv
 from strange_envs import Pictures
 
 from drivetrain.core.errors import InvalidInput
@@ -131,40 +130,6 @@ def test_what_cannot_be_pickled_is_refused_before_anything_starts(tmp_path):
 def test_a_function_that_makes_no_environment_is_refused_in_one_sentence():
     with pytest.raises(InvalidInput, match=r"cannot be made: .*returns a gymnasium.Env, and it returned int"):
         describe(TrainConfig.default("dqn", lambda: 3))
-
-
-class Several:
-    """In the form of Stable-Baselines3's vector environments, which are of no class of Gymnasium's."""
-
-    num_envs = 2
-
-    def reset(self): ...
-
-    def step(self, actions): ...
-
-
-class Pool(Several, CartPoleEnv, gymnasium.vector.VectorEnv):
-    """In the form of EnvPool's, which say that they are one environment and several."""
-
-
-class Players:
-    """In the form of PettingZoo's environments."""
-
-    possible_agents = ("one", "other")
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), "CartPoleVectorEnv, several at once: return one; "),
-        (Several, "Several, several at once: return one; .*envs_per_actor"),
-        (Pool, "Pool, several at once: return one; "),
-        (Players, "Players, of several agents: return an environment of one"),
-    ],
-)
-def test_a_function_that_makes_several_environments_or_one_of_several_agents_is_told_to_make_one(make, told):
-    with pytest.raises(InvalidInput, match=f"returns a gymnasium.Env, and it returned {told}"):
-        describe(TrainConfig.default("dqn", make))
 
 
 def test_a_name_of_what_is_no_function_is_refused_likewise():

@@ -51,14 +51,6 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
 @pytest.mark.parametrize(
     ("env_id", "sentence"),
     [
-        (
-            "CartPoleX-v1",
-            r"'CartPoleX-v1' cannot be made: .*`drivetrain envs` lists .*with it: module:Id, module:f",
-        ),
-        ("dm_control/acrobot-swingup-v0", r"Namespace dm_control not found.*is named with it: module:Id"),
-        ("Cartpole-v7", r"cannot be made: .*; take CartPole-v1, or one that `drivetrain envs` lists"),
-        ("LunarLander-v2", r"Please use `LunarLander-v3` instead; `drivetrain envs` lists those that can$"),
-        ("drivetrain/pong", r"cannot be made: .*; `drivetrain envs` lists those that can$"),
         ("Pendulum-v1", r"'Pendulum-v1': DQN needs discrete actions.*continuous.*use ddpg, td3, sac or ppo"),
         ("strange_envs:Unbounded-v0", r"finite bounds, got Box.*TransformAction"),
         ("strange_envs:clipped", r"finite bounds, got Box\(-inf, inf.*leave out gymnasium.wrappers.ClipAction"),
@@ -76,7 +68,7 @@ def test_discrete_observations_are_stored_as_numbers_from_zero():
         ("strange_envs:Quitting-v0", r"cannot be closed: SystemExit: 5 \(.*; mend its close"),
         ("strange_envs:Unclosable-v0", r"cannot be closed: RuntimeError: it is held \(.*; mend its close"),
         ("strange_envs:Many-v0", r"DQN needs discrete actions, and these are multi-discrete"),
-        ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it .*, in a function that makes"),
+        ("strange_envs:Talking-v0", r"expected Box, .* or Tuple observations, got Text.*wrap it .*, in a function"),
         ("no_such_module:Env-v0", r"cannot be made"),
         ("strange_envs:nope", r"the module strange_envs has no function or class nope, and registers no id of that"),
     ],
