@@ -71,6 +71,11 @@ def test_the_rows_are_those_of_as_many_steps(spec, settings):
         ("reward", np.zeros(3), r"extend: expected rewards of \[steps, 3\], one per step and environment, got \[3\]"),
         (
             "reward",
+            np.zeros((3, 5)),
+            r"rewards of \[steps, 3\], .*, got \[3, 5\]; .*: swap them, array.swapaxes\(0, 1\)",
+        ),
+        (
+            "reward",
             np.zeros((5, 2)),
             r'field "reward": expected float32\[5, 3\], got float64\[5, 2\]; give one row per',
         ),

@@ -62,9 +62,12 @@ def fitting_steps(inputs: tuple[Field, ...], steps: dict[str, Any], num_envs: in
     """The same for arrays of several steps, `[steps, environments, ...]`: as many as there are of rewards."""
     _require_names(inputs, steps, "extend")
     shape = _array('field "reward"', steps["reward"]).shape
-    if len(shape) != 2:
+    are_turned = len(shape) == 2 and shape[0] == num_envs != shape[1]
+    if len(shape) != 2 or are_turned:
         remedy = "every array has these two axes first"
-        if len(shape) == 1 and num_envs == 1:
+        if are_turned:  # as rollouts of TorchRL and Flashbax are
+            remedy += ": swap them, array.swapaxes(0, 1)"
+        elif len(shape) == 1 and num_envs == 1:
             remedy += ": give array[:, None] of each"
         elif len(shape) == 3 and shape[1:] == (num_envs, 1):
             remedy = "take the last axis away, array[..., 0]"
