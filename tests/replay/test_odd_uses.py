@@ -29,6 +29,23 @@ def test_what_numpy_cannot_read_is_told_with_the_reason():
         replay.priorities(Unreadable())
 
 
+@np.errstate(all="raise")
+def test_numbers_too_small_for_float32_are_zero_also_where_numpy_is_told_to_raise():
+    tiny, step = np.array([1e-60, 1e-320]), {"terminated": np.ones(2, bool), "truncated": np.zeros(2, bool)}
+    given = Replay(8, {"x": ((), "uint8")}, initial_priority="given", alpha=1.0)
+    given.writer(2).add(x=np.zeros(2, np.uint8), reward=tiny.astype(np.longdouble), priority=tiny, **step)
+    keys = given.update_fields(given.all_keys(), reward=tiny)
+    assert given.read(keys).data["reward"].tolist() == [0, 0]
+    assert given.update_priorities(keys, np.array([1e-10, 0.5], np.longdouble) ** 100) == 0
+    given.set_alpha(1e-3, rescale=False)
+    assert given.priority_stats().minimum_priority == 0
+    goals = Replay(8, {"obs": dict.fromkeys(("achieved_goal", "desired_goal"), ((1,), "float32"))})
+    obs = {name: np.zeros((2, 1), np.float32) for name in ("achieved_goal", "desired_goal")}
+    reaching = goals.hindsight_writer(2, reward=lambda achieved, desired: np.full(len(achieved), 1e-60), num_goals=1)
+    reaching.add(obs=obs, next_obs=obs, reward=tiny, **step)
+    assert goals.read(goals.all_keys()).data["reward"].tolist() == [0] * 4
+
+
 class Name(str, enum.Enum):  # noqa: UP042 - whose str() is not its text, as a StrEnum's is
     IID = "iid"
     BUFFER = "buffer"

@@ -105,8 +105,14 @@ def _fitting(
     elif field.kind == REWARD:
         require_finite(where, array)
     if array.dtype != field.dtype and not (field.kind == REWARD and array.dtype == np.float64):  # summed as it is
-        array = array.astype(np.float32)
+        array = as_float32(array)
     return np.require(array, requirements=("C", "A"))
+
+
+def as_float32(array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Numbers within float32 as rows keep them: those too small are 0, also where NumPy was told to raise."""
+    with np.errstate(under="ignore"):
+        return array.astype(np.float32)
 
 
 def _where(field: Field) -> str:
@@ -170,7 +176,7 @@ def fitting_fields(
         array, is_number = _of_field(field, value, shape, lambda _: "give one row per key, the axes of the keys first")
         if is_number:
             require_finite(_where(field), array)
-            array = array.astype(np.float32)
+            array = as_float32(array)
         fitting.append((places[name], np.require(array, requirements=("C", "A"))))
     return fitting
 
@@ -248,7 +254,7 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
             f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
         )
     is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
-    with np.errstate(over="ignore"):  # what float64 cannot hold is refused just below
+    with np.errstate(over="ignore", under="ignore"):  # what float64 cannot hold is refused just below
         values = priority_array if is_native else priority_array.astype(np.float64)
     _require_priorities("priorities", values)
     return fitting_keys(key_array, capacity), np.require(values, requirements=("C", "A"))

@@ -148,7 +148,7 @@ class HindsightWriter:
     def _hold(self, marks: npt.NDArray[np.bool_], arrays: Arrays) -> None:
         step, nbytes = self._step, self._step.itemsize
         for name in step.dtype.names or ():
-            step[name] = arrays[name]
+            step[name] = checks.as_float32(arrays[name]) if name == "reward" else arrays[name]
         packed = step.view(np.uint8).data
         for env in np.flatnonzero(marks).tolist():
             self._open[env].append(bytes(packed[env * nbytes : (env + 1) * nbytes]))
@@ -263,7 +263,7 @@ def _judged(name: str, judge: Judge, pairs: tuple[Any, Any], steps: dict[str, An
             f"{array.dtype}{list(array.shape)}; have it work along the last axis"
         )
     checks.require_finite(name, array)
-    return array.astype(np.float32)
+    return checks.as_float32(array)
 
 
 def _kept(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -24,7 +24,7 @@ def priority_of(leaves: Any, alpha: float) -> npt.NDArray[np.float64]:
 
     None is beyond what one can be: an alpha close to 0 reads leaves by a larger one as infinite.
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         return np.minimum(np.maximum(np.float64(leaves) ** (1 / alpha) - EPSILON, 0.0), MOST)
 
 
