@@ -1,5 +1,7 @@
 """Whatever does not fit is refused in a sentence that says what was expected, and changes nothing."""
 
+import re
+
 import numpy as np
 import pytest
 from children import run_script
@@ -59,6 +61,20 @@ def test_a_step_that_does_not_fit_is_refused(changes, message, num_step):
     assert len(replay) == 0
     writer.add(**step(truncated=np.ones(2, bool)))
     assert len(replay) == 2  # only what fitted is in the windows
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cast"),
+    [
+        (">f4", ".astype('>f4')"),
+        ([("x", "i4"), ("y", ">f8", (2,))], ".astype([('x', '<i4'), ('y', '>f8', (2,))])"),
+    ],
+)
+def test_the_cast_that_a_refusal_names_can_be_typed_as_it_stands(dtype, cast):
+    replay = Replay(16, {"x": ((), dtype)})
+    steps = {"reward": np.ones(2), "terminated": np.zeros(2, bool), "truncated": np.zeros(2, bool)}
+    with pytest.raises(InvalidInput, match=re.escape(f"; cast it with {cast}")):
+        replay.writer(2).add(x=np.zeros(2), **steps)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def _of_field(
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {remedy(array.shape)}")
     is_number = (field.kind == REWARD or field is PRIORITY) and array.dtype.kind in "fiub"
     if array.dtype != field.dtype and not is_number:
-        cast_it = f"cast it with .astype({str(field.dtype)!r})"
+        cast_it = f"cast it with .astype({repr(str(field.dtype)) if field.dtype.names is None else field.dtype})"
         if field.name.split("/")[0] in ("obs", "action", "next_obs"):
             cast_it += f", or declare {array.dtype} in the spec"
         raise InvalidInput(f"{where}: expected {wanted}, got {got}; {cast_it}")
