@@ -10,7 +10,7 @@ from children import write_rows
 from old_files import write_old_file
 
 from drivetrain.cli import main as command
-from drivetrain.replay import Replay
+from drivetrain.replay import Replay, Sequences
 from drivetrain.replay.inspection import inspect
 from drivetrain.replay.testing import TaggedRows, TaggedStacks
 
@@ -60,6 +60,19 @@ def test_the_report_says_what_is_in_the_file(saved):
     assert report.num_terminated == 4
     assert report.num_truncated == 4
     assert report.rewards.count == 80
+
+
+def test_fields_are_described_as_a_row_of_a_sample_shows_them(tmp_path):
+    kept_once = Sequences(length=5, burn_in=2, initial=("state",))
+    for options in ({}, {"num_step": 3}, {"sequence": kept_once}):
+        replay = Replay(8, {"obs": ((3,), "float32"), "action": ((), "int64"), "state": ((4,), "float16")}, **options)
+        replay.save(tmp_path / "replay")
+        fields = {
+            name: (str(array.dtype), list(array.shape[1:]), array.nbytes)
+            for name, array in replay.new_batch(1).data.items()
+        }
+        described = inspect(tmp_path / "replay").fields
+        assert {field["name"]: (field["dtype"], field["shape"], field["nbytes"]) for field in described} == fields
 
 
 def test_rewards_and_ends_are_those_of_the_rows(tmp_path):

@@ -55,8 +55,8 @@ class FileReport:
     alpha: float
     """As it was when it was last saved."""
     fields: list[dict[str, Any]]
-    """name, dtype, shape, nbytes (of one row in a sample) of each, and whether rows share it: observations that are
-    stored once."""
+    """name, dtype, shape and nbytes (of one row in a sample, a sequence with all its steps) of each, and whether rows
+    share it: observations that are stored once."""
     capacity: int
     num_rows: int
     num_inserted: int
@@ -118,7 +118,8 @@ def inspect(path: Path) -> FileReport:
 
 
 def _described(field: Field) -> dict[str, Any]:
-    described = {"name": field.name, "dtype": str(field.dtype), "shape": list(field.shape), "nbytes": field.nbytes}
+    shape = list(field.sampled_shape)
+    described = {"name": field.name, "dtype": str(field.dtype), "shape": shape, "nbytes": field.nbytes}
     return {**described, "is_shared": field.is_framed}
 
 
