@@ -221,6 +221,7 @@ def test_arrays_that_are_not_contiguous_are_taken_as_they_read():
         ({"discount": ((), "float32")}, "reserved"),
         ({"a/b": ((), "float32")}, "reserved"),
         ({"": ((), "float32")}, "reserved"),
+        ({"x": {1: ((), "float32")}}, "'x/1': expected a str as name, got int; call it '1'"),
         ({"x": {"": ((), "float32")}}, "'x/': this name is reserved; names are not empty"),
         ({"x": {"a\u2215b": ((), "float32")}}, r"'x/a.b': this name is reserved; .* nor hold U\+2215"),
         ({3: ((), "float32")}, "expected a str"),

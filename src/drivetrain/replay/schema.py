@@ -277,7 +277,8 @@ def _leaves(spec: Spec, prefix: str, tuples: list[str]) -> list[tuple[str, tuple
     leaves: list[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]] = []
     for key, value in spec.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInput(f"spec field {key!r}: expected a str as name, got {type(key).__name__}")
+            text, kind = str(key), type(key).__name__
+            raise InvalidInput(f"spec field {prefix + text!r}: expected a str as name, got {kind}; call it {text!r}")
         name = prefix + key.replace("/", SLASH)
         if not prefix and (key in _OURS or key == "next_obs"):
             raise InvalidInput(
