@@ -129,3 +129,25 @@ def test_compiled_code_scans_the_batches_of_one_draw_and_draws_by_a_callback_eac
     keys.clear()
     constant = jax.jit(lambda number: number + draw())
     assert [float(constant(0.0)), float(constant(0.0))] == [1, 1]
+
+
+@pytest.mark.parametrize("num_batches", [None, 3])
+def test_keys_go_through_compiled_code_as_twice_as_many_halves(replay, num_batches):
+    def draw():
+        drawn.append(replay.sample(4, num_batches=num_batches).keys)
+        return drawn[-1].view(np.uint32)
+
+    def update(halves):
+        keys = np.asarray(halves).view(np.uint64)
+        np.testing.assert_array_equal(keys, drawn[-1])
+        assert replay.update_priorities(keys, np.full(keys.shape, 5.0)) == 0
+
+    @jax.jit
+    def learn():
+        halves = jax.experimental.io_callback(draw, like, ordered=True)
+        jax.experimental.io_callback(update, None, halves, ordered=True)
+
+    drawn, like = [], jax.ShapeDtypeStruct((8,) if num_batches is None else (num_batches, 8), np.uint32)
+    learn()
+    jax.effects_barrier()
+    np.testing.assert_allclose(replay.priorities(drawn[0]), 5.0, rtol=1e-5)
