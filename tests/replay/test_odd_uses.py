@@ -27,6 +27,10 @@ def test_what_numpy_cannot_read_is_told_with_the_reason():
         replay.update_priorities(first_keys(2), Unreadable())
     with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
         replay.priorities(Unreadable())
+    with pytest.raises(
+        InvalidInput, match=r"got Sample \(.*\); pass sample\.keys back unchanged"
+    ):  # as TorchRL takes it
+        replay.update_priorities(replay.sample(2), np.ones(2))
 
 
 @np.errstate(all="raise")

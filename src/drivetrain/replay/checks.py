@@ -273,19 +273,19 @@ def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
     return np.require(key_array, requirements=("C", "A"))
 
 
-def _array(where: str, value: Any) -> npt.NDArray[Any]:
+def _array(where: str, value: Any, remedy: str = "") -> npt.NDArray[Any]:
     """As NumPy reads it, which tensors that need a gradient, lie on a GPU or hold bfloat16 do not let it."""
     try:
         return np.asarray(value)
     except Exception as error:  # whatever another library raises
         reason = " ".join(str(error).split())
         raise InvalidInput(
-            f"{where}: expected an array that NumPy can read, got {type(value).__name__} ({reason})"
+            f"{where}: expected an array that NumPy can read, got {type(value).__name__} ({reason}){remedy}"
         ) from error
 
 
 def _uint64(keys: Any) -> npt.NDArray[np.uint64]:
-    array = _array("keys", keys)
+    array = _array("keys", keys, remedy="; pass sample.keys back unchanged")
     if array.dtype != np.uint64:
         raise InvalidInput(f"keys: expected uint64 as in sample.keys, got {array.dtype}; pass them back unchanged")
     return array
