@@ -322,7 +322,9 @@ def test_actions_and_policies_do_not_mix():
     ("policy", "words"),
     [
         (lambda p, obs, key: obs, r"policy: expected an action int32\[\], .* CartPole-v1 gives, got float32\[4\]"),
-        (lambda p, obs, key: jnp.float32(0), r"got float32\[\]; reshape or cast it, as with action\.astype\('int32'\)"),
+        (lambda p, obs, key: jnp.int32([0]), r"got int32\[1\]; reshape it, as with action\.reshape\(\(\)\)"),
+        (lambda p, obs, key: jnp.int32([0, 1]), r"got int32\[2\]; give as many numbers"),
+        (lambda p, obs, key: jnp.float32(0), r"got float32\[\]; cast it, as with action\.astype\('int32'\)"),
         (lambda p, obs, key: {"a": jnp.int32(0)}, "policy: expected an action like those of CartPole-v1"),
         (lambda p, obs, key: (jnp.int32(0), {"reward": obs}), "expected extras of names other than .* got 'reward'"),
         (lambda p, obs, key: (jnp.int32(0), obs), "expected an action, or .* got extras of type"),

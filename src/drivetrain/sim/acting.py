@@ -158,9 +158,14 @@ def check_acts(name: str, space: Tree, action: Tree, extras: dict[str, Any], rec
         )
     for x, y in zip(jax.tree.leaves(space), jax.tree.leaves(action), strict=True):
         if (x.shape, x.dtype) != (y.shape, y.dtype):
+            remedy = f"cast it, as with action.astype({np.dtype(x.dtype).name!r})"
+            if x.size != y.size:
+                remedy = "give as many numbers"
+            elif x.shape != y.shape:
+                remedy = f"reshape it, as with action.reshape({x.shape})"
             raise CompileError(
                 f"policy: expected an action {describe(x)}, as the action space of {name} gives, got {describe(y)}; "
-                f"reshape or cast it, as with action.astype({np.dtype(x.dtype).name!r})"
+                f"{remedy}"
             )
     known = (*RECORDABLE, *RECORDABLE_OF_POLICY)
     taken = sorted(set(extras) & set(known))
