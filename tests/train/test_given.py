@@ -96,22 +96,6 @@ def test_a_setting_that_the_run_s_file_holds_is_not_changed_by_giving_another(tm
             TrainConfig.from_dict(data, **again)
 
 
-def test_what_was_a_script_s_may_have_a_module_since(tmp_path, monkeypatch):
-    main = sys.modules["__main__"]
-    monkeypatch.setattr(main, "pole", cartpole, raising=False)
-    train("dqn", "__main__:pole", run_dir=str(tmp_path), **SMALL)
-    monkeypatch.delattr(main, "pole")
-    with pytest.raises(
-        InvalidInput, match="of a run that another began, put the class into a module and give it again"
-    ):
-        load_policy(tmp_path)
-    assert len(load_policy(tmp_path, env="test_given:cartpole").evaluate(2)) == 2
-    assert resume(tmp_path, total_steps=100, env="test_given:cartpole").num_steps == 100
-    assert resume(tmp_path, total_steps=120).num_steps == 120
-    data = TrainConfig.default("dqn", "drivetrain/__main__:Walk").to_dict()
-    assert TrainConfig.from_dict(data, env="drivetrain/walks:Walk").env == "drivetrain/walks:Walk"
-
-
 @pytest.mark.parametrize("name", ["toal_steps", "path", "data", "quiet"])
 def test_a_setting_that_no_run_has_is_not_given_again_without_a_word(tmp_path, name):
     (tmp_path / "config.json").write_text(TrainConfig.default("dqn", "CartPole-v1").to_json())
