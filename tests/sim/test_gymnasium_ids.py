@@ -56,6 +56,17 @@ def test_a_choice_may_be_a_member_of_an_enumeration_of_texts():
     assert venv.reset(seed=0)[0].shape == (2, 4)
 
 
+def test_an_option_that_there_is_not_is_a_type_error_that_names_it_for_torchrl_which_takes_it_away():
+    for make in (functools.partial(gymnasium.make, "drivetrain/CartPole-v1"), functools.partial(SimEnv, CartPole())):
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'frameskip': .*option"):
+            make(frameskip=1)
+
+
+def test_the_way_to_restart_is_an_attribute_as_of_gymnasium_s_own_vectors():
+    for mode in AutoresetMode:
+        assert sim.make_vec("CartPole-v1", 2, autoreset=mode).autoreset_mode is mode
+
+
 def test_options_of_an_environment_go_through():
     venv = gymnasium.make_vec("drivetrain/Knob", num_envs=2, engine="numpy", live_nbytes=12)
     venv.reset(seed=0)

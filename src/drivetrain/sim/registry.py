@@ -26,6 +26,13 @@ ENVIRONMENTS: dict[str, tuple[str, str]] = {
 }
 
 
+class UnknownOption(InvalidInput, TypeError):
+    """An option that an environment has not; a TypeError, too, in Python's words for a keyword that nobody expects.
+
+    TorchRL tries `gymnasium.make` with options of its own, and takes away the one that such an error names.
+    """
+
+
 def make(name: str, /, **options: Any) -> Any:
     """An environment by its name: "CartPole-v1" (ours; "drivetrain/CartPole-v1" too) or "gymnax/Asterix-MinAtar".
 
@@ -62,7 +69,10 @@ def make(name: str, /, **options: Any) -> Any:
     known = list(inspect.signature(made).parameters)
     for option in options:
         if option not in known:
-            raise InvalidInput(f"{option}: expected an option of {short}, which has {', '.join(known) or 'none'}")
+            has = ", ".join(known) or "none"
+            raise UnknownOption(
+                f"unexpected keyword argument {option!r}: expected an option of {short}, which has {has}"
+            )
     return made(**options)
 
 

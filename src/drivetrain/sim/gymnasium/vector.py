@@ -31,7 +31,7 @@ from drivetrain.sim.gymnasium.spaces import single_spaces
 from drivetrain.sim.gymnax import adapted
 from drivetrain.sim.held_keys import Kinds, as_keys
 from drivetrain.sim.random import Generator, check_generator, first_key
-from drivetrain.sim.registry import make
+from drivetrain.sim.registry import UnknownOption, make
 from drivetrain.sim.trace import Once, told_of_params
 from drivetrain.sim.varying import varied
 
@@ -56,6 +56,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         env: The simulator.
         params: Its parameters.
         state: Where the environments stand, None before the first `reset`.
+        autoreset_mode: How episodes restart, as Gymnasium's own vector environments say it beside `metadata`.
     """
 
     def __init__(
@@ -78,7 +79,10 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
                 "dataclasses.replace(env.default_params, max_steps=100)"
             )
         if options and not isinstance(env, str):
-            raise InvalidInput(f"{', '.join(options)}: options are for environments by name; give them to your own")
+            raise UnknownOption(
+                f"unexpected keyword argument {next(iter(options))!r}: options are for environments by name; give them "
+                "to your own"
+            )
         self.env = cast("Environment", adapted(make(env, **options) if isinstance(env, str) else env))
         params = self.env.default_params if params is None else params
         mode: Autoreset = NAMES[autoreset] if isinstance(autoreset, AutoresetMode) else autoreset
@@ -91,8 +95,9 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         self._generator: Generator = generator
         self.num_envs = num_envs
         modes = render_modes(self.env)
+        self.autoreset_mode = MODES[self._settings.autoreset]
         self.metadata = {
-            "autoreset_mode": MODES[self._settings.autoreset],
+            "autoreset_mode": self.autoreset_mode,
             "render_modes": modes,
             "render_fps": FRAMES_PER_S,
         }
