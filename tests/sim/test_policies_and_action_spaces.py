@@ -110,3 +110,14 @@ def test_networks_refuse_actions_whose_probabilities_they_do_not_have(make, head
 def test_an_action_of_another_structure_is_told_by_types_and_shapes(space, policy, told):
     with pytest.raises(CompileError, match=f"policy: expected an action like those of {told}"):
         sim.compile(Taken(space), 2, 2, policy=policy, policy_params=policy.init(jax.random.key(0)))
+
+
+def test_an_action_space_of_gymnasium_s_is_told_with_what_to_give_where_a_policy_is_made_for_it():
+    spaces = pytest.importorskip("gymnasium.spaces", reason='needs the extra: pip install "drivetrain[train]"')
+    told = r"`action_space` cannot be traced.* whose sample\(key\) draws with JAX, as drivetrain\.sim\.spaces"
+    with pytest.raises(CompileError, match=told):
+        sim.policies.mlp(Taken(spaces.Discrete(2)))
+    listed = Taken(None)
+    listed.action_space = Discrete(2)  # and no method
+    with pytest.raises(CompileError, match=r"action_space.*not callable; .* as drivetrain\.sim\.spaces do"):
+        sim.policies.uniform(listed)

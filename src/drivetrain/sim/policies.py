@@ -29,6 +29,7 @@ from drivetrain.sim import random
 from drivetrain.sim.acting import Policy
 from drivetrain.sim.api import Tree, describe, name_of
 from drivetrain.sim.gymnax import adapted
+from drivetrain.sim.untraceable import asked
 
 __all__ = ["constant", "linear", "mlp", "scripted", "uniform"]
 # For users; the rest of this file makes them.
@@ -67,7 +68,7 @@ def without_params(_: Any) -> Tree:
 def uniform(env: Any) -> Made:
     """A draw from the action space in each step."""
     env = adapted(env)
-    space = env.action_space(env.default_params)
+    space = space_of_actions(env)
     return Made(function=lambda params, obs, key: space.sample(random.jax_key(key)), init=without_params)
 
 
@@ -117,8 +118,8 @@ def mlp(
             in a Box, several parts), or a size is not positive.
     """
     env = adapted(env)
-    space, obs = env.action_space(env.default_params), first_obs(env)
-    action, counts = drawn(space), counts_of(space)
+    space, obs = space_of_actions(env), first_obs(env)
+    action, counts = asked(name_of(env), "action_space", lambda: drawn(space)), counts_of(space)
     discrete = bool(counts)
     check_actions(name_of(env), action, discrete)
     head = head or ("categorical" if discrete else "gaussian")
@@ -236,6 +237,11 @@ def flattened(obs: Tree) -> jax.Array:
 def first_obs(env: Any) -> Tree:
     """Shapes and types of an environment's observations."""
     return jax.eval_shape(lambda key: env.reset(key, env.default_params)[0], jax.eval_shape(jax.random.key, 0))
+
+
+def space_of_actions(env: Any) -> Any:
+    """What an environment says that actions are, for its default parameters."""
+    return asked(name_of(env), "action_space", lambda: env.action_space(env.default_params))
 
 
 def drawn(space: Any) -> Any:
