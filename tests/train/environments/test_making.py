@@ -1,7 +1,10 @@
 """What cannot be made, or is no one environment when it is: one sentence, with what to give in its place."""
 
-import gymnasium
 import pytest
+
+pytest.importorskip("gymnasium", reason="needs the train extra")
+
+import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from drivetrain.core.errors import InvalidInput
