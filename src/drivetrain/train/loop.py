@@ -29,14 +29,12 @@ from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.job import Job, result
 from drivetrain.train.learner.compilation import using_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
-from drivetrain.train.learner.learner import make_learner
+from drivetrain.train.learner.learner import begun_learner
 from drivetrain.train.ledger.ledger import Counts
 from drivetrain.train.ledger.rules import Rules
 from drivetrain.train.networks.broadcasting import broadcasting
-from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.run_dir.archives import Arrays
-from drivetrain.train.run_dir.checkpoint import has_best_policy, load_checkpoint, load_replay
-from drivetrain.train.run_dir.initial import initial_arrays
+from drivetrain.train.run_dir.checkpoint import has_best_policy, load_replay
 from drivetrain.train.run_dir.results import Result
 from drivetrain.train.run_dir.saving import Progress, Saver, latest_checkpoint
 from drivetrain.train.telemetry.metrics import Meter, MetricsFile, Row
@@ -110,13 +108,7 @@ class Loop:
         )
         experience = make_experience(config, job.interface, shared=False) if saved is None else saved
         self._experience = made.enter_context(contextlib.closing(experience))
-        arrays = load_checkpoint(job.run_dir)[0] if job.is_resumed else None
-        encoders = Encoders.frozen(config, job.interface, arrays)
-        self._learner = make_learner(config, job.interface, encoders)
-        if arrays is not None:
-            self._learner.learned.restore(arrays)
-        elif (initial := initial_arrays(config, job.run_dir, job.origin)) is not None:
-            self._learner.learned.begin_with(initial)
+        self._learner, encoders, arrays = begun_learner(config, job.interface, job.run_dir, job.origin)
         with interruption.held():  # an exception in XLA's compiler ends the process later on, by a segmentation fault
             self._learner.compile()
         self._gathered = self._experience  # what the actor writes

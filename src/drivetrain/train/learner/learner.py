@@ -10,6 +10,7 @@ finish   wait for the oldest call -> priorities -> replay;  its weights -> every
 
 import importlib
 from collections import deque
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -25,7 +26,11 @@ from drivetrain.train.learner.on_policy.learner import RolloutLearner
 from drivetrain.train.learner.sharing import Learners, for_everyone
 from drivetrain.train.learner.states import owned
 from drivetrain.train.learner.updates import Algorithm, Batch, Metrics, compile_updates, empty_batches, means_of
+from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.policies.embeddings import Encoders, embedded
+from drivetrain.train.run_dir.archives import Arrays
+from drivetrain.train.run_dir.checkpoint import load_checkpoint
+from drivetrain.train.run_dir.initial import initial_arrays
 from drivetrain.train.telemetry.recording import BACKPROPAGATION, REPLAY
 
 
@@ -171,6 +176,39 @@ class AnyLearner(Protocol):
     def metrics(self) -> dict[str, float]:
         """Means over the last call's updates; none before the first."""
         ...
+
+
+class Begun(NamedTuple):
+    """A learner that has what the run begins or goes on with."""
+
+    learner: AnyLearner
+    """It."""
+    encoders: Encoders | None
+    """Where they are frozen."""
+    checkpoint: Arrays | None
+    """What the checkpoint holds, if there is one to go on from."""
+
+
+def begun_learner(config: TrainConfig, interface: Interface, run_dir: Path, origin: Origin) -> Begun:
+    """The learner of a run, with its checkpoint's state, or what the run begins with of another's.
+
+    Args:
+        config: The run's.
+        interface: What the environment looks like.
+        run_dir: The run's folder.
+        origin: Where it begins.
+
+    Raises:
+        FileFormatError: What there has to be in the folder is not, or does not fit.
+    """
+    checkpoint = load_checkpoint(run_dir)[0] if origin.num_resumes else None
+    encoders = Encoders.frozen(config, interface, checkpoint)
+    learner = make_learner(config, interface, encoders)
+    if checkpoint is not None:
+        learner.learned.restore(checkpoint)
+    elif (initial := initial_arrays(config, run_dir, origin)) is not None:
+        learner.learned.begin_with(initial)
+    return Begun(learner, encoders, checkpoint)
 
 
 def make_learner(config: TrainConfig, interface: Interface, encoders: Encoders | None = None) -> AnyLearner:

@@ -11,10 +11,9 @@ from drivetrain.train.experience.rollout import RolloutBuffer
 from drivetrain.train.experience.rounds.rounds import Rounds
 from drivetrain.train.learner.compilation import use_compilation_cache
 from drivetrain.train.learner.devices import prepare_devices
-from drivetrain.train.learner.learner import make_learner
+from drivetrain.train.learner.learner import begun_learner
 from drivetrain.train.ledger.ledger import Ledger
 from drivetrain.train.networks.broadcasting import broadcasting
-from drivetrain.train.policies.embeddings import Encoders
 from drivetrain.train.processes.reports import Reports
 from drivetrain.train.processes.topology import (
     Assignment,
@@ -24,8 +23,6 @@ from drivetrain.train.processes.topology import (
     attach_weights,
 )
 from drivetrain.train.run_dir.archives import Arrays
-from drivetrain.train.run_dir.checkpoint import load_checkpoint
-from drivetrain.train.run_dir.initial import initial_arrays
 from drivetrain.train.run_dir.saving import Progress, Saver
 from drivetrain.train.telemetry.recording import (
     BACKPROPAGATION,
@@ -71,18 +68,13 @@ class Learning:
         self._ledger = Ledger.attach(assignment.ledger, assignment.rules, config.num_actors)
         self._weights = attach_weights(assignment)
         self._experience, self._board = attach_experience(assignment), attach_moments(assignment)
-        arrays = load_checkpoint(assignment.run_dir)[0] if assignment.origin.num_resumes else None
-        encoders = Encoders.frozen(config, assignment.interface, arrays)
-        self._learner = make_learner(config, assignment.interface, encoders)
-        if arrays is not None:
-            self._learner.learned.restore(arrays)
-        elif (initial := initial_arrays(config, assignment.run_dir, assignment.origin)) is not None:
-            self._learner.learned.begin_with(initial)
+        folder, origin = assignment.run_dir, assignment.origin
+        self._learner, _, arrays = begun_learner(config, assignment.interface, folder, origin)
         if not self._ledger.stopping:  # else there is nothing to learn, and the checkpoint need not wait
             self._learner.compile()
         self._rounds = self._make_rounds(arrays) if config.run.deterministic else None
-        self._num_steps = assignment.origin.num_steps  # of the rounds that are learned from
-        self._saver = Saver(assignment.run_dir, config, assignment.interface, self._experience, assignment.origin)
+        self._num_steps = origin.num_steps  # of the rounds that are learned from
+        self._saver = Saver(folder, config, assignment.interface, self._experience, origin)
         self._reported_s = float("-inf")
         self._busy_s = 0.0  # since when the devices are at nothing but the oldest call
         self._update_s = 0.0  # an update's time, of the last call
