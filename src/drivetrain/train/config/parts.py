@@ -119,6 +119,11 @@ class RunConfig:
         require(self, "final_eval_episodes", valid, f"in 1..{MOST_EPISODES}")
 
     @property
+    def in_one_order(self) -> bool:
+        """Whether all is done in one order, so that a seed gives the same bits each time."""
+        return self.deterministic or self.num_actors == 0
+
+    @property
     def most_eval_steps(self) -> int:
         """Steps of an evaluation's episode, where the environment does not end it before."""
         return _MOST_EVAL_STEPS if self.eval_max_steps is None else self.eval_max_steps

@@ -271,7 +271,7 @@ class TrainConfig:
 
         Sequential runs have one, and so have deterministic ones, whose bits depend on how many there are.
         """
-        kept = self.run.num_actors == 0 or self.run.deterministic or self.fused_engine is not None
+        kept = self.run.in_one_order or self.fused_engine is not None
         return self.run.num_learners == "worthwhile" and not kept
 
     @property

@@ -65,8 +65,7 @@ class Learner:
         algorithm: Algorithm = module.make(config, self._interface)
         self.learned = Learned(algorithm.init, algorithm.policy, config, interface, encoders)
         """By all updates so far."""
-        same_bits = config.run.deterministic or config.num_actors == 0
-        self._updates = compile_updates(algorithm, Learners(config.num_learners), same_bits=same_bits)
+        self._updates = compile_updates(algorithm, Learners(config.num_learners), same_bits=config.run.in_one_order)
         self.most_begun = 1 if config.replay.prioritized else 2
         """Calls to be begun at a time: a second one waits, unless its draw needs the first's priorities."""
         self._begun: deque[Call] = deque()

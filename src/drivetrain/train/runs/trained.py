@@ -114,17 +114,16 @@ class TrainedPolicy:
             InvalidInput: One is no observation of that environment, or has a NaN or an infinity.
         """
         try:
-            first, *others = _each(self._space, observations)
+            each = _each(self._space, observations)
         except Exception as error:  # what is given may be anything
             raise InvalidInput(
                 f"observations: expected those of several environments {self.config.env!r}, each of "
                 f"{in_line(self._space)}, got {kind_of(observations)}; one by itself is `policy(observation)`"
             ) from error
-        rows = self._interface.zero_observations(1 + len(others))
-        for index, observation in enumerate([first, *others]):
+        rows = self._interface.zero_observations(len(each))
+        for index, observation in enumerate(each):
             set_row(rows, index, self._encoded(observation))
-        actions = [self._decode(action) for action in self._acted(rows, "observations")]
-        return np.stack(actions)
+        return np.stack([self._decode(action) for action in self._acted(rows, "observations")])
 
     def _encoded(self, observation: Any) -> Arrays:
         """An observation as it is stored."""
@@ -246,6 +245,7 @@ class TrainedPolicy:
 
 
 def _each(space: Any, observations: Any) -> list[Any]:
-    """One by one what a vector environment gives together."""
+    """One by one what a vector environment gives together, of one environment at least."""
     untyped: Any = utils
-    return list(untyped.iterate(untyped.batch_space(space, 1), observations))
+    first, *others = untyped.iterate(untyped.batch_space(space, 1), observations)
+    return [first, *others]

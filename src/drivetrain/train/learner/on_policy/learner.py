@@ -43,8 +43,7 @@ class RolloutLearner:
         self.most_begun = 1
         """Calls to be begun at a time: the next rollout is acted by what comes of this one."""
         self._acted_by = self.learned.statistics.parameters
-        same_bits = config.run.deterministic or config.num_actors == 0
-        self._learn = compile_learning(algorithm, Learners(config.num_learners), same_bits=same_bits)
+        self._learn = compile_learning(algorithm, Learners(config.num_learners), same_bits=config.run.in_one_order)
         self._metrics: Metrics = {}
         self._policy: jax.Array | None = None  # of the call that was begun
 
