@@ -25,7 +25,8 @@ from drivetrain.train.runs.tried import require_updates
 SMALL = {
     "num_actors": 0, "total_steps": 60, "envs_per_actor": 2, "warmup_steps": 40, "hidden": (8,), "batch_size": 4,
     "update_ratio": "1/4", "eval_interval_steps": 60, "eval_episodes": 1, "final_eval_episodes": 2,
-    "capacity": 100, "updates_per_call": 2, "eval_max_steps": 10, "num_step": 2, "freeze_encoder_after": 60,
+    "capacity": 100, "prioritized": True, "updates_per_call": 2, "eval_max_steps": 10, "num_step": 2,
+    "freeze_encoder_after": 60,
 }  # fmt: skip
 TARGETS_LIKE_ONLINE = {"target_tau": 1.0}
 NOISY = {"frame_stack": 3, "noisy": True, "dueling": True, "target_tau": 1.0}
