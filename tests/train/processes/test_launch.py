@@ -15,7 +15,7 @@ from whole_run import FLAGS
 from drivetrain.core.errors import RunError
 from drivetrain.train.processes.launch import Child, kill_all
 
-ASSIGNED = {"role": "actor", "index": 0}
+ASSIGNED = {"role": "actor", "index": 0, "config": None}
 
 
 class Gone:

@@ -23,6 +23,8 @@ with naming_extra("train"):  # here, as settings are imported where nothing else
     import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 _PREFIX = "given from Python: "
+AS_MANY_AS = "runs make as many as envs_per_actor (of ppo num_envs) says"
+"""To whoever gives several environments at once."""
 _SPAWNED_SCRIPT = "__mp_main__"  # what a script is called in processes that multiprocessing spawns
 _registry = threading.RLock()  # held while cloudpickle's list of modules is not the caller's
 
@@ -171,7 +173,7 @@ def _require_maker(value: Any) -> None:
         remedy = "simulators are named: give 'drivetrain/CartPole-v1', say, or of your own 'drivetrain/module:Name'"
     elif is_one and hasattr(value, "num_envs") and not isinstance(env_id, str):
         got = "several environments at once"
-        remedy = "give a function that makes one; runs make as many as envs_per_actor (of ppo num_envs) says"
+        remedy = f"give a function that makes one; {AS_MANY_AS}"
     else:
         got = "an environment itself" if is_one else type(value).__name__
         remedy = (

@@ -19,7 +19,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, HumanR
 from drivetrain.core.errors import CompileError, InvalidInput
 from drivetrain.core.importing import importing, is_found_anew, require_module
 from drivetrain.train.config import EnvironmentConfig, is_simulator
-from drivetrain.train.config.given import Given
+from drivetrain.train.config.given import AS_MANY_AS, Given
 from drivetrain.train.config.ids import is_atari
 from drivetrain.train.environments.faults import require_new
 from drivetrain.train.environments.lives import LivesAsEpisodes
@@ -120,7 +120,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
 def _what_else(env: object) -> str:
     """What an object that is no environment of Gymnasium's may be meant as, after a comma; "" where nobody knows."""
     if isinstance(env, VectorEnv) or hasattr(env, "num_envs"):  # Stable-Baselines3's
-        return ", several at once: return one; runs make as many as envs_per_actor (of ppo num_envs) says"
+        return f", several at once: return one; {AS_MANY_AS}"
     if hasattr(env, "possible_agents"):
         return ", of several agents: return an environment of one, in which the others act by policies of their own"
     kind = type(env)

@@ -1,8 +1,8 @@
 """What the learners compute on: as many CPU devices as there are learners, or GPUs.
 
-    one_thread_environment(num_devices=num_learners) -> a new process -> prepare_devices(config) -> jax.devices()
+    environment_of(config, learns=True) -> a new process -> prepare_devices(config) -> jax.devices()
     reserve_devices(config) -> environments and torsos, which may use JAX -> prepare_devices(config): a sequential run
-    off_gpus() -> a new process that does not learn; leaving_gpus(config): in the one that starts a run
+    environment_of(config, learns=False) -> one that does not learn; leaving_gpus(config): in the one that starts a run
 
 XLA takes its number of threads from the environment when it is loaded, and its number of CPU devices from JAX
 when it is first used.
@@ -19,6 +19,7 @@ from typing import Any, cast
 from drivetrain.core.errors import InvalidInput
 from drivetrain.core.machine import available_memory, num_cores
 from drivetrain.core.processes import said_anew, succeeds_anew
+from drivetrain.core.threads import one_thread_environment
 from drivetrain.core.words import size
 from drivetrain.train.config import TrainConfig, is_simulator
 
@@ -132,24 +133,29 @@ def prepare_devices(config: TrainConfig) -> None:
         _require_enough(config, sum(device.platform == "gpu" for device in found))
 
 
-def off_gpus(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that keep JAX off GPUs in a process that does not learn: what it uses JAX for is small.
+def environment_of(config: TrainConfig, environ: Mapping[str, str], *, learns: bool) -> dict[str, str]:
+    """The variables to set for a new process of a run: one thread for each device, and GPUs for who learns alone.
 
-    A process takes three quarters of a GPU's memory at its first operation there, and keeps them
-    (https://docs.jax.dev/en/latest/gpu_memory_allocation.html): the learner and the other actors would share the rest.
+    What others use JAX for is small. A process takes three quarters of a GPU's memory at its first operation there, and
+    keeps them (https://docs.jax.dev/en/latest/gpu_memory_allocation.html): learner and actors would share the rest.
 
     Args:
-        environ: The present environment. What it says of JAX's platforms is for all processes, and kept; on GPUs these
-            processes then take the memory that they need.
+        config: The run's.
+        environ: The present environment. What it says of JAX's platforms is for all processes, and kept; on GPUs those
+            that do not learn then take the memory that they need.
+        learns: Whether the process does.
     """
+    if learns:
+        return one_thread_environment(environ, num_devices=config.num_learners)
     kept = {"JAX_PLATFORMS": "cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    return {name: environ.get(name) or usual for name, usual in kept.items()}
+    off_gpus = {name: environ.get(name) or usual for name, usual in kept.items()}
+    return one_thread_environment(environ) | off_gpus
 
 
 @contextlib.contextmanager
 def leaving_gpus(config: TrainConfig) -> Generator[None]:
     """In the process that starts a run in which others learn: what JAX computes there for simulators, torsos and
-    optimizers it computes on the CPU, as in `off_gpus`. The caller's JAX is not configured by that.
+    optimizers it computes on the CPU, as others do that do not learn. The caller's JAX is not configured by that.
     """
     uses_jax = is_simulator(config.env) or config.agent.optimizer != "adam" or config.agent.torso != "auto"
     if config.num_actors == 0 or not uses_jax:

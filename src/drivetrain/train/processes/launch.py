@@ -27,7 +27,7 @@ from drivetrain.core.interrupts import holding_back
 from drivetrain.core.processes import end, end_group, go_by, leave, told
 from drivetrain.core.threads import one_thread_environment, prepare_computation
 from drivetrain.train.environments.faults import EnvironmentFault, what
-from drivetrain.train.learner.devices import off_gpus
+from drivetrain.train.learner.devices import environment_of
 from drivetrain.train.processes.reports import Inbox, Reports
 from drivetrain.train.processes.topology import Assignment, Role
 from drivetrain.train.telemetry.recording import STARTING, record_as
@@ -62,15 +62,13 @@ class Child:
         self._killed_because = ""
         self._is_kept = False  # by the kernel, though it was killed
         self._ticks = 0
-        learns = assignment.role == "learner"
-        variables = one_thread_environment(os.environ, num_devices=assignment.config.num_learners if learns else 1)
         self.log = log_path(assignment)
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         try:
             with _opened(self.log) as log:
                 self.process = server.begin(
                     assignment,
-                    environment=variables | ({} if learns else off_gpus(os.environ)),
+                    environment=environment_of(assignment.config, os.environ, learns=assignment.role == "learner"),
                     stdout=log,
                     stderr=log,
                     files=[self.inbox.writing_fd, *([] if lock_fd is None else [lock_fd])],

@@ -18,11 +18,10 @@ from typing import IO, Any, Literal
 from drivetrain.core.errors import RunError
 from drivetrain.core.processes import begin, end, how_ended
 from drivetrain.core.signals import Signals, raise_for
-from drivetrain.core.threads import one_thread_environment
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.environments.watching import WatchClock
 from drivetrain.train.interface import Interface
-from drivetrain.train.learner.devices import off_gpus
+from drivetrain.train.learner.devices import environment_of
 from drivetrain.train.sizing.beats import Beats
 
 _START_S = 60.0  # for an interpreter to load what it needs
@@ -57,9 +56,7 @@ def ask(question: Question) -> dict[str, Any]:
         KeyboardInterrupt: Ctrl-C, after the worker was ended with all that it had started.
         SystemExit: SIGTERM or SIGHUP, likewise.
     """
-    learns = question.what == "updating"
-    variables = one_thread_environment(os.environ, num_devices=question.config.num_learners if learns else 1)
-    variables |= {} if learns else off_gpus(os.environ)
+    variables = environment_of(question.config, os.environ, learns=question.what == "updating")
     with (  # pipes would be held open
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as errors,
