@@ -1,9 +1,10 @@
-// A layer's products as custom calls of XLA: see rectified.hpp and narrow.hpp.
+// A layer's products as custom calls of XLA: see rectified.hpp, rounded.hpp and narrow.hpp.
 #pragma once
 
 #include "bind/xla_calls.hpp"
 #include "drivetrain/narrow.hpp"
 #include "drivetrain/rectified.hpp"
+#include "drivetrain/rounded.hpp"
 
 namespace drivetrain::bind {
 
@@ -48,6 +49,54 @@ inline xla::Error* rectified_input_slopes(xla::CallFrame* frame) {
     return dz.is(z.num, z.rows, z.columns) &&
            for_each_rectified(z, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
              rectified::input_slopes(sizes, z[i], w[i], dy[i], dz[i], work, kSimd);
+           });
+  });
+}
+
+inline constexpr char kRoundedMisfit[] =
+    "a product of rounded factors: expected float32 [.., rows, inputs] by [.., inputs, outputs], and memory to work in";
+inline const rounded::By kRoundedBy = rounded::has_tiles() ? rounded::By::kTiles : rounded::By::kLoops;
+
+/// Runs `run(sizes, index, workspace)` for each product of x [.., rows, num_in] and w [.., num_in, num_out] to y.
+template <class Run>
+bool for_each_rounded(const Matrices& x, const Matrices& w, const Matrices& y, Run&& run) {
+  if (!x.fit || !w.is(x.num, x.columns, w.columns) || !y.is(x.num, x.rows, w.columns)) return false;
+  const rounded::Sizes sizes{x.rows, x.columns, w.columns};
+  static thread_local rounded::Workspace work;
+  if (!work.reserve(sizes)) return false;
+  for (std::size_t i = 0; i < x.num; ++i) run(sizes, i, work);
+  return true;
+}
+
+inline bool is_rectified(const xla::CallFrame* frame) noexcept { return xla::integer(frame, "rectified") != 0; }
+
+/// (x, w) -> y
+inline xla::Error* rounded_product(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices x(*args[0]), w(*args[1]), y(*rets[0]);
+    return for_each_rounded(x, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
+      rounded::product(sizes, is_rectified(frame), x[i], w[i], y[i], work, kRoundedBy);
+    });
+  });
+}
+
+/// (x, dy) -> dw
+inline xla::Error* rounded_weight_slopes(xla::CallFrame* frame) {
+  return answer<2, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices x(*args[0]), dy(*args[1]), dw(*rets[0]);
+    return for_each_rounded(x, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+      rounded::weight_slopes(sizes, is_rectified(frame), x[i], dy[i], dw[i], work, kRoundedBy);
+    });
+  });
+}
+
+/// (x, w, dy) -> dx
+inline xla::Error* rounded_input_slopes(xla::CallFrame* frame) {
+  return answer<3, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
+    const Matrices x(*args[0]), w(*args[1]), dy(*args[2]), dx(*rets[0]);
+    return dx.is(x.num, x.rows, x.columns) &&
+           for_each_rounded(x, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+             rounded::input_slopes(sizes, is_rectified(frame), x[i], w[i], dy[i], dx[i], work, kRoundedBy);
            });
   });
 }

@@ -20,6 +20,11 @@ NB_MODULE(_native, m) {
     return nb::make_tuple(bind::handler(bind::rectified_product), bind::handler(bind::rectified_weight_slopes),
                           bind::handler(bind::rectified_input_slopes));
   });
+  m.def("has_tiles", &drivetrain::rounded::has_tiles);
+  m.def("rounded_handlers", [] {
+    return nb::make_tuple(bind::handler(bind::rounded_product), bind::handler(bind::rounded_weight_slopes),
+                          bind::handler(bind::rounded_input_slopes));
+  });
   m.def("narrow_handlers", [] {
     return nb::make_tuple(bind::handler(bind::narrow_spread), bind::handler(bind::narrow_outer),
                           bind::handler(bind::narrow_gather));

@@ -17,9 +17,11 @@ from drivetrain.train._native import (
     joined_handler,
     narrow_handlers,
     rectified_handlers,
+    rounded_handlers,
 )
 
 RECTIFIED = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetrain_rectified_by_input")
+ROUNDED = ("drivetrain_rounded", "drivetrain_rounded_by_weight", "drivetrain_rounded_by_input")
 NARROW = ("drivetrain_narrow_spread", "drivetrain_narrow_outer", "drivetrain_narrow_gather")
 CONVOLUTION = ("drivetrain_convolution", "drivetrain_convolution_by_weight", "drivetrain_convolution_by_input")
 JOINED = "drivetrain_joined"
@@ -96,6 +98,8 @@ def transposed(x: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    handlers = (*rectified_handlers(), *narrow_handlers(), *convolution_handlers(), joined_handler(), adam_handler())
-    for target, handler in zip((*RECTIFIED, *NARROW, *CONVOLUTION, JOINED, ADAM), handlers, strict=True):
+    targets = (*RECTIFIED, *ROUNDED, *NARROW, *CONVOLUTION, JOINED, ADAM)
+    products = (*rectified_handlers(), *rounded_handlers(), *narrow_handlers())
+    handlers = (*products, *convolution_handlers(), joined_handler(), adam_handler())
+    for target, handler in zip(targets, handlers, strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")

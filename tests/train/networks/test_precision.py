@@ -18,8 +18,11 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import BoxActions, DiscreteActions, Entries, Image, Interface, Vector
 from drivetrain.train.learner.learner import Learner
 from drivetrain.train.learner.sharing import ONE_LEARNER, WHOLE, compiled
+from drivetrain.train.native_calls import ROUNDED
 from drivetrain.train.networks import MLP, build, for_updates, initial_twins
+from drivetrain.train.networks import rounded as rounded_module
 from drivetrain.train.networks.products import product
+from drivetrain.train.networks.rounded import rounded_product
 
 SHAPES = {
     "a layer": ((5, 7), (7, 3)),
@@ -28,7 +31,20 @@ SHAPES = {
     "twins on the same rows": ((5, 7), (2, 7, 3)),
     "twins on rows of their own": ((2, 5, 7), (2, 7, 3)),
     "the first of both": ((5, 7), (1, 7, 3)),
+    "a layer of whole tiles": ((64, 32), (32, 96)),
+    "a layer of parts of tiles": ((33, 67), (67, 75)),
+    "a rollout for tiles": ((4, 8, 40), (40, 17)),
+    "twins on the same rows for tiles": ((17, 23), (2, 23, 33)),
+    "twins on rows of their own for tiles": ((2, 17, 40), (2, 40, 2)),
+    "the first of both for tiles": ((17, 40), (1, 40, 33)),
 }
+
+
+@pytest.fixture(params=[False, True], ids=["products of XLA", "calls for tiles"])
+def tiles(request, monkeypatch):
+    """Whether products are computed as where there are tiles; where there are none, such calls take plain loops."""
+    monkeypatch.setattr(rounded_module, "has_tiles", lambda: request.param)
+    return request.param
 
 
 def rounded(x):
@@ -38,12 +54,13 @@ def rounded(x):
     return (upper << 16).astype(np.uint32).view(np.float32).reshape(np.shape(x))
 
 
-def expected(x, weight, slopes):
-    """x @ weight and the slopes of sum(slopes * (x @ weight)), in float64, of rounded factors."""
-    x, weight, slopes = (np.asarray(rounded(array), np.float64) for array in (x, weight, slopes))
+def expected(z, weight, slopes, behind_units=False):
+    """x @ weight and the slopes of sum(slopes * (x @ weight)), in float64, of rounded factors; x is z or max(z, 0)."""
+    z, weight, slopes = (np.asarray(rounded(array), np.float64) for array in (z, weight, slopes))
+    x, on = (np.maximum(z, 0), z > 0) if behind_units else (z, 1)
     by_x = slopes @ weight.swapaxes(-1, -2)
     by_weight = np.atleast_2d(x).swapaxes(-1, -2) @ np.atleast_2d(slopes)
-    return x @ weight, summed(by_x, x.shape), summed(by_weight, weight.shape)
+    return x @ weight, summed(by_x, x.shape) * on, summed(by_weight, weight.shape)
 
 
 def summed(array, shape):
@@ -51,18 +68,60 @@ def summed(array, shape):
     return array.reshape(-1, *shape).sum(0)
 
 
+@pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
-def test_values_and_slopes_are_those_of_rounded_factors_with_exact_sums(shapes):
+@pytest.mark.parametrize("behind_units", [False, True], ids=["as it is", "behind units"])
+def test_values_and_slopes_are_those_of_rounded_factors_with_exact_sums(behind_units, shapes):
     rng = np.random.default_rng(0)
     x, weight = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
-    out, pull = jax.vjp(lambda x, weight: product(x, weight, "bfloat16"), x, weight)
+    out, pull = jax.vjp(lambda x, weight: rounded_product(x, weight, behind_units), x, weight)
     slopes = rng.normal(size=out.shape).astype(np.float32)
     found = (out, *pull(slopes))
     assert [array.dtype for array in found] == [np.float32] * 3
     assert [array.shape for array in found[1:]] == list(shapes)
-    for ours, oracle in zip(found, expected(x, weight, slopes), strict=True):
-        assert np.allclose(ours, oracle, rtol=1e-5, atol=1e-5)
-    assert not np.allclose(out, np.asarray(x, np.float64) @ weight, rtol=1e-5, atol=1e-5), "rounding can be seen"
+    for ours, oracle in zip(found, expected(x, weight, slopes, behind_units), strict=True):
+        np.testing.assert_allclose(ours, oracle, rtol=1e-5, atol=1e-5)
+    exact = np.asarray(np.maximum(x, 0) if behind_units else x, np.float64) @ weight
+    assert not np.allclose(out, exact, rtol=1e-5, atol=1e-5), "rounding can be seen"
+
+
+def calls(function, *arguments):
+    """The custom calls for tiles in a compiled function."""
+    text = jax.jit(function).lower(*arguments).compile().as_text()
+    return [name for name in ROUNDED if f'custom_call_target="{name}"' in text]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(16, list(ROUNDED)), (15, [])])
+def test_products_of_few_rows_are_xlas_and_all_others_are_calls_where_there_are_tiles(rows, expected, monkeypatch):
+    monkeypatch.setattr(rounded_module, "has_tiles", lambda: True)
+    x, weight = np.ones((rows, 32), np.float32), np.ones((32, 32), np.float32)
+    slopes = jax.grad(lambda x, weight: jnp.square(product(x, weight, "bfloat16")).sum(), (0, 1))
+    assert calls(slopes, x, weight) == expected
+
+
+def test_a_slope_that_nobody_needs_is_not_computed(monkeypatch):
+    monkeypatch.setattr(rounded_module, "has_tiles", lambda: True)
+    x, weight = np.ones((16, 32), np.float32), np.ones((32, 32), np.float32)
+    by_x = jax.grad(lambda x, weight: jnp.square(product(x, weight, "bfloat16")).sum())
+    assert calls(by_x, x, weight) == ["drivetrain_rounded", "drivetrain_rounded_by_input"]
+
+
+@pytest.mark.usefixtures("tiles")
+def test_nan_is_kept_behind_units_and_the_slope_at_zero_is_zero():
+    z, weight = np.zeros((16, 32), np.float32), np.ones((32, 32), np.float32)
+    z[3, 5] = np.nan
+    out, pull = jax.vjp(lambda z: rounded_product(z, weight, behind_units=True), z)
+    assert np.array_equal(np.isnan(out).any(1), np.arange(16) == 3)
+    np.testing.assert_array_equal(pull(np.ones_like(out))[0], np.where(np.isnan(z), 32, 0))
+
+
+def test_a_call_of_arrays_of_other_sizes_is_refused_in_a_sentence():
+    wrong = jax.ffi.ffi_call(ROUNDED[0], jax.ShapeDtypeStruct((16, 9), jnp.float32))
+    rounded_product(np.ones((16, 2), "f"), np.ones((2, 2), "f"))  # registers it
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=r"a product of rounded factors: expected float32 \[\.\., rows"
+    ):
+        wrong(np.ones((16, 4), np.float32), np.ones((4, 8), np.float32), rectified=np.int64(0))
 
 
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
@@ -81,7 +140,8 @@ CAMERA = Entries(
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("twins", [False, True], ids=["one", "twins"])
-def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precision, twins):
+def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precision, twins, monkeypatch):
+    monkeypatch.setattr(rounded_module, "has_tiles", lambda: False)
     network = for_updates(build(CAMERA, MLP(num_inputs=2, hidden=(8,), heads=(("q", 1),))), precision)
     rng = np.random.default_rng(0)
     pieces = initial_twins(network, rng) if twins else network.initial(rng)
@@ -95,7 +155,7 @@ def test_every_product_of_a_network_on_images_and_vectors_is_computed_so(precisi
         assert all(
             re.fullmatch(rf"\(tensor<.*x{kind}>, tensor<.*x{kind}>\) -> tensor<.*xf32>", types) for types in found
         )
-        assert ("stablehlo.reduce_precision" in program) == (precision == "bfloat16")
+        assert ("stablehlo.reduce_precision" in program) == (platform == "cpu" and precision == "bfloat16")
 
 
 @pytest.mark.parametrize(("backend", "told", "expected"), [

@@ -51,7 +51,7 @@ class RunConfig:
     """What learners compute on; auto: GPUs where JAX sees some."""
     precision: Precision = "float32"
     """Of the products in learners' layers, forward and backward: "bfloat16" rounds their factors, and sums up in
-    float32. All else, and acting, is float32. For GPUs; on CPUs the same is computed, more slowly than float32."""
+    float32. All else, and acting, is float32. For GPUs, and CPUs with AMX; on others it is slower than float32."""
     oversubscribe: bool = False
     """Allow several learners where they and the actors are more than the cores; "auto" sets it where that is best."""
     envs_per_actor: int | Literal["auto"] = "auto"

@@ -86,10 +86,8 @@ class MLP:
         inputs: Any = None  # of the units of a layer
         for index in range(len(self.hidden)):
             weight, bias = pieces[f"hidden{index}.weight"], pieces[f"hidden{index}.bias"]
-            if inputs is not None and self._skips_zeros:
-                from drivetrain.train.networks.rectified import rectified_product  # imports jax: as below
-
-                inputs = rectified_product(inputs, weight) + bias
+            if inputs is not None and self.is_learning and self.activation == "relu":
+                inputs = self._product_behind_units(inputs, weight) + bias
             else:
                 inputs = self._product(features, weight) + bias
             features = self._activated(inputs, xp)
@@ -97,9 +95,14 @@ class MLP:
             name: self._product(features, pieces[f"{name}.weight"]) + pieces[f"{name}.bias"] for name, _ in self.heads
         }
 
-    @property
-    def _skips_zeros(self) -> bool:
-        return self.is_learning and self.precision == "float32" and self.activation == "relu"
+    def _product_behind_units(self, inputs: Any, weight: Any) -> Any:
+        if self.precision == "bfloat16":
+            from drivetrain.train.networks.rounded import rounded_product  # imports jax: only where it is needed
+
+            return rounded_product(inputs, weight, behind_units=True)
+        from drivetrain.train.networks.rectified import rectified_product  # imports jax: as above
+
+        return rectified_product(inputs, weight)
 
     def _activated(self, inputs: Any, xp: ModuleType) -> Any:
         if self.activation == "tanh":
