@@ -1,4 +1,5 @@
-// Convolutions as custom calls of XLA, and on NumPy arrays for an actor: see convolution.hpp.
+// Convolutions as custom calls of XLA, and on NumPy arrays for an actor: see convolution.hpp and, for XLA alone,
+// rounded_convolution.hpp.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +7,10 @@
 #include <vector>
 
 #include "bind/forward.hpp"
+#include "bind/products.hpp"
 #include "bind/xla_calls.hpp"
 #include "drivetrain/convolution.hpp"
+#include "drivetrain/rounded_convolution.hpp"
 
 namespace drivetrain::bind {
 
@@ -36,8 +39,8 @@ inline constexpr char kConvolutionMisfit[] =
 
 inline float* numbers_of(const xla::Buffer& buffer) noexcept { return static_cast<float*>(buffer.data); }
 
-/// Calls `run(layer, num, x, work)`, x as bytes or numbers, where images, a weight and what a layer gives fit together;
-/// whether they do.
+/// What `run(layer, num, x)` says, x as bytes or numbers, where images, a weight and what a layer gives fit together;
+/// false where they do not.
 template <class Run>
 bool with_images(const xla::Buffer& x, const xla::Buffer& weight, const xla::Buffer& y, std::int64_t stride,
                  Run&& run) {
@@ -52,50 +55,113 @@ bool with_images(const xla::Buffer& x, const xla::Buffer& weight, const xla::Buf
   if (!layer || y.dims[0] != sizes[0] || !is(y.dims[1], layer->out_height()) || !is(y.dims[2], layer->out_width()) ||
       !is(y.dims[3], layer->num_out))
     return false;
-  auto* work = workspace_for(*layer);
-  if (work == nullptr) return false;
   const auto num = static_cast<std::size_t>(sizes[0]);
-  of_bytes ? run(*layer, num, static_cast<const std::uint8_t*>(x.data), *work) : run(*layer, num, numbers_of(x), *work);
-  return true;
+  return of_bytes ? run(*layer, num, static_cast<const std::uint8_t*>(x.data))
+                  : run(*layer, num, static_cast<const float*>(x.data));
 }
+
+/// The loops of convolution.hpp, and those of rounded_convolution.hpp, with memory of this thread.
+struct InFloat32 {
+  template <class Number>
+  static bool forward(const convolution::Layer& layer, std::size_t num, const Number* x, const float* w,
+                      const float* bias, float* y) noexcept {
+    return with_memory(layer, [&](auto& work) { convolution::forward(layer, num, x, w, bias, y, work, kSimd); });
+  }
+  template <class Number>
+  static bool weight_slopes(const convolution::Layer& layer, std::size_t num, const Number* x, const float* dy,
+                            float* dw, float* dbias) noexcept {
+    return with_memory(layer,
+                       [&](auto& work) { convolution::weight_slopes(layer, num, x, dy, dw, dbias, work, kSimd); });
+  }
+  static bool input_slopes(const convolution::Layer& layer, std::size_t num, const float* z, const float* w,
+                           const float* dy, float* dz) noexcept {
+    return with_memory(layer, [&](auto& work) { convolution::input_slopes(layer, num, z, w, dy, dz, work, kSimd); });
+  }
+
+ private:
+  template <class Run>
+  static bool with_memory(const convolution::Layer& layer, const Run& run) noexcept {
+    auto* work = workspace_for(layer);
+    if (work != nullptr) run(*work);
+    return work != nullptr;
+  }
+};
+
+struct Rounded {
+  template <class Number>
+  static bool forward(const convolution::Layer& layer, std::size_t num, const Number* x, const float* w,
+                      const float* bias, float* y) noexcept {
+    return with_memory<Number>(layer,
+                               [&](auto& work) { rounded::forward(layer, num, x, w, bias, y, work, kRoundedBy); });
+  }
+  template <class Number>
+  static bool weight_slopes(const convolution::Layer& layer, std::size_t num, const Number* x, const float* dy,
+                            float* dw, float* dbias) noexcept {
+    return with_memory<Number>(
+        layer, [&](auto& work) { rounded::weight_slopes(layer, num, x, dy, dw, dbias, work, kRoundedBy); });
+  }
+  static bool input_slopes(const convolution::Layer& layer, std::size_t num, const float* z, const float* w,
+                           const float* dy, float* dz) noexcept {
+    return with_memory<float>(layer,
+                              [&](auto& work) { rounded::input_slopes(layer, num, z, w, dy, dz, work, kRoundedBy); });
+  }
+
+ private:
+  template <class Number, class Run>
+  static bool with_memory(const convolution::Layer& layer, const Run& run) noexcept {
+    static thread_local rounded::ConvolutionWorkspace work;
+    const bool fits = rounded::fits(layer, std::is_same_v<Number, std::uint8_t>) && work.reserve(layer);
+    if (fits) run(work);
+    return fits;
+  }
+};
 
 inline bool is_bias(const xla::Buffer& buffer, const xla::Buffer& weight) noexcept {
   return buffer.rank == 1 && buffer.dtype == xla::kFloat32 && weight.rank == 4 && buffer.dims[0] == weight.dims[3];
 }
 
 /// (x, weight, bias) -> y
-inline xla::Error* convolution_product(xla::CallFrame* frame) {
+template <class Loops>
+xla::Error* convolution_product(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &x = *args[0], &weight = *args[1], &bias = *args[2], &y = *rets[0];
-    const auto run = [&](const auto& layer, std::size_t num, const auto* seen, auto& work) {
-      convolution::forward(layer, num, seen, numbers_of(weight), numbers_of(bias), numbers_of(y), work, kSimd);
+    const auto run = [&](const auto& layer, std::size_t num, const auto* seen) {
+      return Loops::forward(layer, num, seen, numbers_of(weight), numbers_of(bias), numbers_of(y));
     };
     return is_bias(bias, weight) && with_images(x, weight, y, xla::integer(frame, "stride"), run);
   });
 }
 
 /// (x, dy) -> dweight, dbias
-inline xla::Error* convolution_weight_slopes(xla::CallFrame* frame) {
+template <class Loops>
+xla::Error* convolution_weight_slopes(xla::CallFrame* frame) {
   return answer<2, 2>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &x = *args[0], &dy = *args[1], &dweight = *rets[0], &dbias = *rets[1];
-    const auto run = [&](const auto& layer, std::size_t num, const auto* seen, auto& work) {
-      convolution::weight_slopes(layer, num, seen, numbers_of(dy), numbers_of(dweight), numbers_of(dbias), work, kSimd);
+    const auto run = [&](const auto& layer, std::size_t num, const auto* seen) {
+      return Loops::weight_slopes(layer, num, seen, numbers_of(dy), numbers_of(dweight), numbers_of(dbias));
     };
     return is_bias(dbias, dweight) && with_images(x, dweight, dy, xla::integer(frame, "stride"), run);
   });
 }
 
 /// (z, weight, dy) -> dz
-inline xla::Error* convolution_input_slopes(xla::CallFrame* frame) {
+template <class Loops>
+xla::Error* convolution_input_slopes(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kConvolutionMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const xla::Buffer &z = *args[0], &weight = *args[1], &dy = *args[2], &dz = *rets[0];
-    const auto run = [&](const auto& layer, std::size_t num, const auto*, auto& work) {
-      convolution::input_slopes(layer, num, numbers_of(z), numbers_of(weight), numbers_of(dy), numbers_of(dz), work,
-                                kSimd);
+    const auto run = [&](const auto& layer, std::size_t num, const auto*) {
+      return Loops::input_slopes(layer, num, numbers_of(z), numbers_of(weight), numbers_of(dy), numbers_of(dz));
     };
     return z.dtype == xla::kFloat32 && dz.dtype == xla::kFloat32 && size_of(dz) == size_of(z) &&
            with_images(z, weight, dy, xla::integer(frame, "stride"), run);
   });
+}
+
+/// The three handlers of a way to do it.
+template <class Loops>
+nb::tuple convolution_handlers() {
+  return nb::make_tuple(handler(convolution_product<Loops>), handler(convolution_weight_slopes<Loops>),
+                        handler(convolution_input_slopes<Loops>));
 }
 
 /// A layer of an actor's.

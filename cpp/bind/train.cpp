@@ -29,8 +29,6 @@ NB_MODULE(_native, m) {
     return nb::make_tuple(bind::handler(bind::narrow_spread), bind::handler(bind::narrow_outer),
                           bind::handler(bind::narrow_gather));
   });
-  m.def("convolution_handlers", [] {
-    return nb::make_tuple(bind::handler(bind::convolution_product), bind::handler(bind::convolution_weight_slopes),
-                          bind::handler(bind::convolution_input_slopes));
-  });
+  m.def("convolution_handlers", &bind::convolution_handlers<bind::InFloat32>);
+  m.def("rounded_convolution_handlers", &bind::convolution_handlers<bind::Rounded>);
 }

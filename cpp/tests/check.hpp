@@ -57,6 +57,13 @@ struct OwnedTree {
 /// A priority between e^-9 and e^3.
 inline float heavy_tailed(Random& random) { return static_cast<float>(std::exp(12 * random.uniform() - 9)); }
 
+/// The nearest bfloat16, of eight bits, ties to even.
+inline double rounded_to_half(float x) {
+  int exponent = 0;
+  const double fraction = std::frexp(static_cast<double>(x), &exponent);
+  return std::ldexp(std::nearbyint(fraction * 256), exponent - 8);
+}
+
 /// Shared, anonymous memory: a forked child sees the same table.
 class SharedTable {
  public:

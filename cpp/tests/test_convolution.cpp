@@ -2,58 +2,14 @@
 #include "drivetrain/convolution.hpp"
 
 #include <algorithm>
-#include <limits>
 
-#include "check.hpp"
+#include "plain_convolution.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::convolution;
-using test::Random;
+using namespace test;
 
 namespace {
-
-using Numbers = std::vector<float>;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Numbers random_numbers(Random& random, std::size_t size, double kept) {
-  Numbers numbers(size);
-  for (float& x : numbers) x = random.uniform() < kept ? static_cast<float>(random.uniform() - 0.5) : 0;
-  return numbers;
-}
-
-void check_close(const Numbers& got, const std::vector<double>& expected) {
-  CHECK(got.size() == expected.size());
-  double largest = 1;
-  for (double one : expected) largest = std::max(largest, std::abs(one));
-  for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) <= 1e-5 * largest);
-}
-
-/// What plain loops give for x [num, height, width, channels] as it is multiplied.
-struct Plain {
-  std::vector<double> y, dw, dbias, dx;
-
-  Plain(const Layer& layer, std::size_t num, const std::vector<double>& x, const Numbers& w, const Numbers& bias,
-        const Numbers& dy)
-      : y(dy.size()), dw(w.size()), dbias(bias.size()), dx(x.size()) {
-    std::size_t at = 0;
-    for (std::size_t image = 0; image < num; ++image)
-      for (std::size_t i = 0; i < layer.out_height(); ++i)
-        for (std::size_t j = 0; j < layer.out_width(); ++j)
-          for (std::size_t n = 0; n < layer.num_out; ++n, ++at) {
-            y[at] = bias[n];
-            dbias[n] += dy[at];
-            for (std::size_t tap = 0; tap < layer.taps(); ++tap) {
-              const std::size_t row = i * layer.stride + tap / layer.run();
-              const std::size_t from = image * layer.size() + row * layer.row() + j * layer.stride * layer.channels +
-                                       tap % layer.run();
-              y[at] += x[from] * w[tap * layer.num_out + n];
-              dw[tap * layer.num_out + n] += x[from] * dy[at];
-              dx[from] += double{w[tap * layer.num_out + n]} * dy[at];
-            }
-          }
-  }
-};
 
 /// What ours give, each in exactly as much memory as it needs, so that a sanitizer sees what is beyond.
 template <class Number>
@@ -113,13 +69,7 @@ void test_bytes(const Layer& layer, double background, Workspace& work, SimdLeve
   const Numbers w = random_numbers(random, layer.taps() * layer.num_out, 1);
   const Numbers bias = random_numbers(random, layer.num_out, 1);
   const Numbers dy = random_numbers(random, kNum * layer.out_size(), 0.4);
-  std::vector<double> x(bytes.size());
-  const std::size_t pixels = layer.height * layer.width;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t image = i / layer.size(), pixel = i % layer.size() / layer.channels, c = i % layer.channels;
-    x[i] = bytes[image * layer.size() + c * pixels + pixel] / 255.0;
-  }
-  const Plain plain(layer, kNum, x, w, bias, dy);
+  const Plain plain(layer, kNum, seen(layer, bytes), w, bias, dy);
   const Ours<std::uint8_t> ours(layer, kNum, bytes, w, bias, dy, work, simd);
   check_close(ours.y, plain.y);
   check_close(ours.dw, plain.dw);

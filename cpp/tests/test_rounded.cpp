@@ -22,13 +22,6 @@ Matrix random_matrix(Random& random, std::size_t size) {
   return matrix;
 }
 
-/// The nearest number of eight bits, ties to even.
-double rounded_to_half(float x) {
-  int exponent = 0;
-  const double fraction = std::frexp(static_cast<double>(x), &exponent);
-  return std::ldexp(std::nearbyint(fraction * 256), exponent - 8);
-}
-
 /// The products of one case, each in exactly as much memory as it needs, so that a sanitizer sees what is beyond.
 struct Products {
   Matrix y, dw, dx;
@@ -59,7 +52,7 @@ void test_products(const Sizes& sizes, bool rectified, Workspace& work, By by) {
                dy = random_matrix(random, rows * num_out);
   CHECK(work.reserve(sizes));
   const Products got(sizes, rectified, x, w, dy, work, by);
-  const auto at = [](const Matrix& matrix, std::size_t index) { return rounded_to_half(matrix[index]); };
+  const auto at = [](const Matrix& matrix, std::size_t index) { return test::rounded_to_half(matrix[index]); };
   const auto input = [&](std::size_t i, std::size_t k) {
     const double number = at(x, i * num_in + k);
     return rectified ? std::max(0.0, number) : number;

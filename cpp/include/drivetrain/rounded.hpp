@@ -86,7 +86,7 @@ struct Session {
   Session() noexcept {}
 };
 
-inline float widened(Word half) noexcept { return std::bit_cast<float>(half << 16); }
+inline float number_of(Word half) noexcept { return std::bit_cast<float>(half << 16); }
 
 /// The nearest bfloat16, of max(number, 0) behind rectified units.
 template <bool kRectified>
@@ -134,8 +134,8 @@ inline void add_tiles(const Word* left, bool two_down, const Word* right, bool t
       for (std::size_t n = 0; n < depth; ++n, a += kWords, b += kWords)
         for (std::size_t word = 0; word < kTile; ++word) {
           const Word ours = a[word], theirs = b[word * kTile];
-          sum += widened(ours & 0xffff) * widened(theirs & 0xffff);
-          sum += widened(ours >> 16) * widened(theirs >> 16);
+          sum += number_of(ours & 0xffff) * number_of(theirs & 0xffff);
+          sum += number_of(ours >> 16) * number_of(theirs >> 16);
         }
       out[row * stride + column] = sum;
     }
@@ -147,8 +147,9 @@ inline void add_tiles(const Word* left, bool two_down, const Word* right, bool t
 
 #if defined(DRIVETRAIN_TILES)
 namespace tiles {
-#define DRIVETRAIN_KERNEL \
+#define DRIVETRAIN_TILES_TARGET \
   DRIVETRAIN_TARGET("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,popcnt")
+#define DRIVETRAIN_KERNEL DRIVETRAIN_TILES_TARGET
 
 /// Eight tiles of sixteen rows of 64 bytes, as the instruction reads it.
 struct alignas(64) Shapes {

@@ -17,6 +17,7 @@ from drivetrain.train._native import (
     joined_handler,
     narrow_handlers,
     rectified_handlers,
+    rounded_convolution_handlers,
     rounded_handlers,
 )
 
@@ -24,6 +25,11 @@ RECTIFIED = ("drivetrain_rectified", "drivetrain_rectified_by_weight", "drivetra
 ROUNDED = ("drivetrain_rounded", "drivetrain_rounded_by_weight", "drivetrain_rounded_by_input")
 NARROW = ("drivetrain_narrow_spread", "drivetrain_narrow_outer", "drivetrain_narrow_gather")
 CONVOLUTION = ("drivetrain_convolution", "drivetrain_convolution_by_weight", "drivetrain_convolution_by_input")
+ROUNDED_CONVOLUTION = (
+    "drivetrain_rounded_convolution",
+    "drivetrain_rounded_convolution_by_weight",
+    "drivetrain_rounded_convolution_by_input",
+)
 JOINED = "drivetrain_joined"
 ADAM = "drivetrain_adam"
 
@@ -98,8 +104,9 @@ def transposed(x: Any) -> Any:
 
 @functools.cache
 def _registered() -> None:
-    targets = (*RECTIFIED, *ROUNDED, *NARROW, *CONVOLUTION, JOINED, ADAM)
+    targets = (*RECTIFIED, *ROUNDED, *NARROW, *CONVOLUTION, *ROUNDED_CONVOLUTION, JOINED, ADAM)
     products = (*rectified_handlers(), *rounded_handlers(), *narrow_handlers())
-    handlers = (*products, *convolution_handlers(), joined_handler(), adam_handler())
+    convolutions = (*convolution_handlers(), *rounded_convolution_handlers())
+    handlers = (*products, *convolutions, joined_handler(), adam_handler())
     for target, handler in zip(targets, handlers, strict=True):
         jax.ffi.register_ffi_target(target, handler, platform="cpu")

@@ -14,8 +14,8 @@ from drivetrain.train._native import convolutions
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.interface import DiscreteActions, Entries, Image, Interface, Vector
 from drivetrain.train.learner.learner import Learner
-from drivetrain.train.native_calls import CONVOLUTION
-from drivetrain.train.networks import MLP, acting, build, for_updates, initial_twins
+from drivetrain.train.native_calls import CONVOLUTION, ROUNDED_CONVOLUTION
+from drivetrain.train.networks import MLP, acting, build, convolved, for_updates, initial_twins, rounded
 from drivetrain.train.networks.convolved import convolution
 from drivetrain.train.networks.patches import convolve
 
@@ -72,7 +72,7 @@ def oracle(x, weight, bias, stride, slopes):
 def calls(function, *arguments):
     """The custom calls in a compiled function."""
     text = jax.jit(function).lower(*arguments).compile().as_text()
-    return [name for name in CONVOLUTION if f'custom_call_target="{name}"' in text]
+    return [name for name in (*CONVOLUTION, *ROUNDED_CONVOLUTION) if f'custom_call_target="{name}"' in text]
 
 
 def assert_close(found, expected):
@@ -121,6 +121,44 @@ def test_each_slope_is_a_call_of_its_own_and_left_out_where_nobody_needs_it():
     assert calls(lambda w: convolution(x, w, bias, stride), weight) == [forward]
     assert calls(jax.grad(lambda w: convolution(x, w, bias, stride).sum()), weight) == [by_weight]
     assert calls(jax.grad(lambda x: convolution(x, weight, bias, stride).sum()), x) == [by_x]
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+    """Sets whether there are tiles; where there are none, calls for them take plain loops."""
+
+    def set_to(there):
+        for module in (convolved, rounded):
+            monkeypatch.setattr(module, "has_tiles", lambda: there)
+
+    return set_to
+
+
+@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+def test_in_bfloat16_outputs_and_slopes_are_those_of_rounded_patches(layer, tiles):
+    x, weight, bias, stride = drawn(layer)
+    images = [] if x.dtype == np.uint8 else [x]
+    unit = np.float32(1 if images else 1 / 255)  # what comes of bytes is divided after all sums: they are not rounded
+
+    def by_patches(weight, bias, *images):
+        h = jnp.asarray(x.transpose(0, 2, 3, 1), jnp.float32) if not images else jnp.maximum(images[0], 0)
+        return convolve(h, weight, stride, jnp, "bfloat16") + bias / unit
+
+    def by_calls(weight, bias, *images):
+        return convolution(*(images or [x]), weight, bias, stride, "bfloat16")
+
+    found = []
+    for there, function in ((True, by_calls), (False, by_patches)):
+        tiles(there)
+        out, pull = jax.vjp(function, weight, bias, *images)
+        found.append((out, *pull(np.random.default_rng(1).normal(size=out.shape).astype(np.float32))))
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == np.float32
+        assert_close(ours, theirs * unit)
+    assert not np.allclose(found[0][0], convolution(x, weight, bias, stride), rtol=1e-4), "rounding can be seen"
+    program = jax.jit(by_calls).trace(weight, bias).lower(lowering_platforms=("cuda",)).as_text()
+    assert "xbf16>" in program
+    assert not any(name in program for name in ROUNDED_CONVOLUTION)
 
 
 def test_it_can_be_mapped_and_scanned():
@@ -182,7 +220,7 @@ def shown(observations, *lead):
 
 
 @pytest.mark.parametrize("observations", OBSERVATIONS.values(), ids=OBSERVATIONS)
-def test_actors_and_learners_compute_what_patches_give(observations):
+def test_actors_and_learners_compute_what_patches_give(observations, tiles):
     network = build(observations, MLP(num_inputs=0, hidden=(24,), heads=(("q", 3),)))
     pieces, obs = network.initial(np.random.default_rng(1)), shown(observations, 18)
     expected = network.apply(pieces, obs, np)["q"]
@@ -191,7 +229,10 @@ def test_actors_and_learners_compute_what_patches_give(observations):
     assert_close(learning.apply(jax.tree.map(jnp.asarray, pieces), obs, jnp)["q"], expected)
     assert calls(lambda pieces: learning.apply(pieces, obs, jnp)["q"], pieces) == [CONVOLUTION[0]]
     in_bfloat16 = for_updates(network, "bfloat16")
-    assert calls(lambda pieces: in_bfloat16.apply(pieces, obs, jnp)["q"], pieces) == []
+    for there, names in ((False, []), (True, [ROUNDED_CONVOLUTION[0]])):
+        tiles(there)
+        assert calls(lambda pieces: in_bfloat16.apply(pieces, obs, jnp)["q"], pieces) == names
+        np.testing.assert_allclose(in_bfloat16.apply(pieces, obs, jnp)["q"], expected, atol=0.02)
 
 
 def test_what_an_actor_sees_in_an_image_does_not_depend_on_those_beside_it():

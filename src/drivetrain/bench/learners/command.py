@@ -50,8 +50,8 @@ WEAKNESSES = (
     f'"{APART}" are two processes at once that never wait for each other, and bound what sharing a batch can gain.',
     "What counts are calls that follow each other, as a run makes them; the first call after a pause takes longer, and "
     "with two learners more so (see the notes): runs that pause between calls gain less.",
-    "bfloat16 is for GPUs, and for CPUs that multiply it (amx_tile below): on others its numbers are multiplied as float32 "
-    "after rounding, slower than without.",
+    "bfloat16 is for GPUs, and for CPUs that multiply it (amx_tile below): on others its numbers are multiplied as "
+    "float32 after rounding, slower than without.",
 )
 QUICK_WEAKNESS = "A quick run: two rounds. It shows that everything runs, not what is gained."
 

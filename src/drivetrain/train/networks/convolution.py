@@ -2,8 +2,8 @@
 
     bytes [..., *shape] -> / 255 -> 8x8/4, 32 -> 4x4/2, 64 -> 3x3, 64 -> dense 512     (ReLU after each)
 
-A learner's, in float32, and an actor's are loops of ours that leave out what is multiplied by zero (convolved.py,
-design/training-convolutions.md); in all else a convolution is a product over gathered patches (patches.py).
+A learner's and an actor's are loops of ours (convolved.py, design/training-convolutions.md); in all else, and in
+bfloat16 on processors that do not multiply it, a convolution is a product over gathered patches (patches.py).
 """
 
 import math
@@ -18,7 +18,7 @@ from drivetrain.train.config import Precision
 from drivetrain.train.networks.mlp import orthogonal, uniform
 from drivetrain.train.networks.network import Layout, Pieces
 from drivetrain.train.networks.patches import convolve
-from drivetrain.train.networks.products import product
+from drivetrain.train.networks.products import product, product_behind_units
 
 _KERNELS = ((8, 4, 32), (4, 2, 64), (3, 1, 64))  # (side, stride, channels) of each layer
 _WIDTH = 512
@@ -37,7 +37,7 @@ class NatureCNN:
     precision: Precision = "float32"
     """Of the products, see `MLP`."""
     is_learning: bool = False
-    """Whether convolutions in float32 are calls of ours; a learner's, see `MLP`."""
+    """Whether convolutions are calls of ours where there are such; a learner's, see `MLP`."""
     is_acting: bool = False
     """Whether they are native loops on NumPy's arrays; an actor's, see `MLP`."""
 
@@ -74,7 +74,7 @@ class NatureCNN:
         images = obs.reshape(-1, *self.shape)
         if self.is_acting:
             z = self._acting(pieces, images)
-        elif self.is_learning and self.precision == "float32":
+        elif self.is_learning:
             z = self._learning(pieces, images, xp)
         else:
             z = self._by_patches(pieces, images, xp)
@@ -82,22 +82,26 @@ class NatureCNN:
 
     def _by_patches(self, pieces: Pieces, images: Any, xp: ModuleType) -> Any:
         """[batch, 512] before the last units."""
-        x = self._moved(images, "HWKC", xp).astype(np.float32) * np.float32(1 / 255)
+        x = self._moved(images, "HWKC", xp).astype(np.float32)
         x = x.reshape(*x.shape[:3], -1)
         for index, (_, stride, _) in enumerate(_KERNELS):
             y = convolve(x, pieces[f"conv{index}.weight"], stride, xp, self.precision)
+            if index == 0:
+                y = y * np.float32(1 / 255)  # bytes are whole numbers, which no precision rounds
             x = xp.maximum(y + pieces[f"conv{index}.bias"], 0)
         return product(x.reshape(len(images), -1), pieces["dense.weight"], self.precision) + pieces["dense.bias"]
 
     def _learning(self, pieces: Pieces, images: Any, xp: ModuleType) -> Any:
         """Likewise, of JAX's arrays."""
-        from drivetrain.train.networks.convolved import convolution  # imports jax: only where it is needed
-        from drivetrain.train.networks.rectified import rectified_product
+        from drivetrain.train.networks.convolved import are_calls, convolution  # imports jax: only where it is needed
 
+        if not are_calls(self.precision):
+            return self._by_patches(pieces, images, xp)
         z = self._channels_first(images, xp)
         for index, (_, stride, _) in enumerate(_KERNELS):
-            z = convolution(z, pieces[f"conv{index}.weight"], pieces[f"conv{index}.bias"], stride)
-        return rectified_product(z.reshape(len(images), -1), pieces["dense.weight"]) + pieces["dense.bias"]
+            z = convolution(z, pieces[f"conv{index}.weight"], pieces[f"conv{index}.bias"], stride, self.precision)
+        z = z.reshape(len(images), -1)
+        return product_behind_units(z, pieces["dense.weight"], self.precision) + pieces["dense.bias"]
 
     def _acting(self, pieces: Pieces, images: Any) -> Any:
         """Likewise, of NumPy's arrays."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from drivetrain.train._native import forward
 from drivetrain.train.config import Precision
 from drivetrain.train.networks.network import Layout, Pieces
-from drivetrain.train.networks.products import product
+from drivetrain.train.networks.products import product, product_behind_units
 
 Activation = Literal["relu", "tanh"]
 MOST_NATIVE_ROWS: Mapping[Activation, int] = {"relu": 32, "tanh": 3}
@@ -40,7 +40,7 @@ class MLP:
     precision: Precision = "float32"
     """Of the products; a learner's may be bfloat16, for `jax.numpy` alone."""
     is_learning: bool = False
-    """Whether products in float32 are calls of ours where those pay (rectified.py, narrow.py); a learner's, for
+    """Whether products are calls of ours where those pay (rectified.py, narrow.py, rounded.py); a learner's, for
     `jax.numpy` alone."""
     is_acting: bool = False
     """Whether a few rows are one native call (cpp/include/drivetrain/forward.hpp); an actor's, for `numpy` alone."""
@@ -87,22 +87,13 @@ class MLP:
         for index in range(len(self.hidden)):
             weight, bias = pieces[f"hidden{index}.weight"], pieces[f"hidden{index}.bias"]
             if inputs is not None and self.is_learning and self.activation == "relu":
-                inputs = self._product_behind_units(inputs, weight) + bias
+                inputs = product_behind_units(inputs, weight, self.precision) + bias
             else:
                 inputs = self._product(features, weight) + bias
             features = self._activated(inputs, xp)
         return {
             name: self._product(features, pieces[f"{name}.weight"]) + pieces[f"{name}.bias"] for name, _ in self.heads
         }
-
-    def _product_behind_units(self, inputs: Any, weight: Any) -> Any:
-        if self.precision == "bfloat16":
-            from drivetrain.train.networks.rounded import rounded_product  # imports jax: only where it is needed
-
-            return rounded_product(inputs, weight, behind_units=True)
-        from drivetrain.train.networks.rectified import rectified_product  # imports jax: as above
-
-        return rectified_product(inputs, weight)
 
     def _activated(self, inputs: Any, xp: ModuleType) -> Any:
         if self.activation == "tanh":

@@ -16,3 +16,14 @@ def product(x: Any, weight: Any, precision: Precision) -> Any:
     from drivetrain.train.networks.rounded import rounded_product  # imports jax: only where it is needed
 
     return rounded_product(x, weight)
+
+
+def product_behind_units(z: Any, weight: Any, precision: Precision) -> Any:
+    """The product max(z, 0) @ weight, of a learner's JAX arrays; its derivative at z = 0 is 0."""
+    if precision == "bfloat16":
+        from drivetrain.train.networks.rounded import rounded_product  # imports jax: only where it is needed
+
+        return rounded_product(z, weight, behind_units=True)
+    from drivetrain.train.networks.rectified import rectified_product  # imports jax: as above
+
+    return rectified_product(z, weight)
