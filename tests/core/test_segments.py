@@ -2,11 +2,13 @@
 
 import dataclasses
 import gc
+import itertools
 import mmap
 import multiprocessing
 import os
 import pickle
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +104,37 @@ def test_ctrl_c_while_a_disk_makes_room_leaves_no_file_open(tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         Segment.create("thing", 10_000, scratch_dir=tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_ctrl_c_anywhere_while_attaching_closes_no_descriptor_that_is_another_ones_by_then():
+    def interrupted_at(number):
+        """The error of an attach that Ctrl-C ends at this of its lines; None where it has fewer."""
+        lines = itertools.count()
+
+        def trace(frame, event, _):
+            if event == "line" and frame.f_code.co_filename == segments.__file__ and next(lines) == number:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            Segment.attach(handle, "thing").close()
+        except KeyboardInterrupt as error:
+            return error
+        finally:
+            sys.settrace(None)
+
+    with Segment.create("thing", 64) as segment:
+        handle = segment.handle()
+        for number in itertools.count():
+            error = interrupted_at(number)
+            if error is None:
+                break
+            with open(os.devnull) as another:  # by the number that the attached one had
+                del error
+                gc.collect()
+                os.fstat(another.fileno())
+        assert number > 20
 
 
 def test_more_memory_than_there_is_is_refused_in_a_sentence():

@@ -125,13 +125,15 @@ class Segment:
                     f"the {kind} segment of process {handle.pid} (descriptor {handle.fd}) was closed by its owner; "
                     "keep it open while others attach"
                 )
-            return cls._map(fd, kind)
+            mapping, payload_offset, meta = cls._map(fd, kind)
         except BaseException:
             os.close(fd)
             raise
+        return cls(kind, fd, mapping, payload_offset, meta)  # its descriptor from here on, which nobody closes twice
 
-    @classmethod
-    def _map(cls, fd: int, kind: str) -> "Segment":
+    @staticmethod
+    def _map(fd: int, kind: str) -> tuple[mmap.mmap, int, dict[str, Any]]:
+        """The memory behind a descriptor, where its payload begins, and what is said of it."""
         size = os.fstat(fd).st_size
         where = f"descriptor {fd} for a {kind} segment"
         if size < _HEAD.size:
@@ -149,7 +151,7 @@ class Segment:
             meta = json.loads(mapping[_HEAD.size : _HEAD.size + meta_bytes])
         except ValueError as error:
             raise ForeignSegment(f"{where}: its description is damaged") from error
-        return cls(kind, fd, mapping, offset, meta)
+        return mapping, offset, meta
 
     @property
     def payload(self) -> memoryview:
