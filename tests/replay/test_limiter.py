@@ -207,6 +207,23 @@ def test_a_dead_process_is_named_and_what_it_was_granted_comes_back():
             consumer.acquire(timeout_s=0)
 
 
+def test_a_turn_of_nothing_waits_for_nobody():
+    with make(1, tolerance=0, min_size=0) as limiter, limiter.producer() as producer, limiter.consumer() as consumer:
+        with producer.turn(1):  # one update is owed: no more inserts
+            pass
+        marks = np.zeros(4, bool)  # as of environments of which each begins an episode
+        with producer.turn(marks.sum(), timeout_s=0):
+            pass
+        with pytest.raises(TimedOut):
+            producer.acquire(1, timeout_s=0)
+        with consumer.turn(1), consumer.turn(0, timeout_s=0):
+            pass
+        assert limiter.counts() == (1, 1, 1, 1)
+        limiter.stop()
+        with pytest.raises(Closed):
+            producer.acquire(0)
+
+
 def test_stopping_ends_waits_and_later_calls():
     with make() as limiter, limiter.consumer() as consumer:
         waiting, errors = waiting_for(consumer)
@@ -269,7 +286,7 @@ def test_an_unrelated_process_attaches_and_a_dead_owner_is_named():
         (lambda: make().consumer().acquire(timeout_s=10**400), "timeout_s: expected a number of seconds >= 0"),
         (lambda: pickle.dumps(make()), r"a Limiter cannot be pickled .* send limiter\.handle"),
         (lambda: pickle.dumps(make().producer()), r"a Participation cannot be pickled .* register there"),
-        (lambda: make().producer().acquire(0), r"amount: expected an integer in 1\.\..*, got 0"),
+        (lambda: make().producer().acquire(-1), r"amount: expected an integer in 0\.\..*, got -1"),
         (lambda: make().producer().acquire(2**64), r"amount: expected an integer in .* got 18446744073709551616"),
         (lambda: make().producer().commit(1), "at most the 0 acquired and not committed, got 1; acquire first"),
         (lambda: Limiter.attach("handle"), r"expected what limiter\.handle\(\) returned, got str"),

@@ -194,7 +194,7 @@ class Participation:
         """Wait for leave to insert so many rows, or to do so many updates; all at once.
 
         Args:
-            amount: Inserts or updates.
+            amount: Inserts or updates; none, as where `add_some` marks no environment, are granted at once.
             timeout_s: Seconds after which to give up, finite; None waits for as long as it takes.
 
         Raises:
@@ -203,7 +203,7 @@ class Participation:
             InvalidInput: More updates than `tolerance + 1`, for which producers would never go on.
         """
         index, rule = self._own_index(), self._rule
-        amount = require_int("amount", amount, least=1, most=2**62)
+        amount = require_int("amount", amount, least=0, most=2**62)
         patience_s = None if timeout_s is None else require_seconds("timeout_s", timeout_s)  # a NaN would never be over
         if self._side is Side.CONSUMERS and amount > rule.tolerance + 1:
             raise InvalidInput(
@@ -215,7 +215,7 @@ class Participation:
             if self._tally.stopping or self._closed.is_set() or self._index is None:
                 return False
             if self._side is Side.PRODUCERS:
-                granted = rule.allows_insert(counts.granted, counts.updates)
+                granted = not amount or rule.allows_insert(counts.granted, counts.updates)
             else:
                 granted = rule.owed(counts.committed, counts.taken) >= amount
             if granted:
