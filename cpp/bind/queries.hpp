@@ -14,6 +14,14 @@ inline nb::tuple leaf_stats(const Table& table) {
   return nb::make_tuple(stats.count, stats.least, stats.largest, stats.sum, stats.alpha);
 }
 
+// (first, count) of the frames that no row refers to, from the next one to be taken on.
+inline nb::tuple idle_frames(const Table& table) {
+  auto held = table.hold();
+  IdleFrames idle{};
+  without_gil(*held, [&](ReplayTable& native) { return drivetrain::idle_frames(native, &idle); });
+  return nb::make_tuple(idle.first, idle.count);
+}
+
 // The keys of all rows, oldest first.
 inline nb::object all_keys(const Table& table) {
   auto held = table.hold();

@@ -75,6 +75,7 @@ NB_MODULE(_native, m) {
       .def("read", &Table::read, "keys"_a, "out"_a)
       .def("rewrite_rows", &bind::rewrite_rows, "keys"_a, "places"_a, "arrays"_a)
       .def("leaf_stats", &bind::leaf_stats)
+      .def("idle_frames", &bind::idle_frames)
       .def("all_keys", &bind::all_keys)
       .def("read_priorities", &bind::read_priorities, "keys"_a, "priorities"_a)
       .def("alpha", &Table::alpha)

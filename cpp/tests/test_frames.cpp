@@ -2,6 +2,7 @@
 #include <set>
 
 #define DRIVETRAIN_PATIENCE_S (-1)  // a producer that finds no room gives up at once
+#include "drivetrain/queries.hpp"
 #include "stacked.hpp"
 
 using namespace drivetrain;
@@ -35,6 +36,21 @@ void rows_end_with_their_frames_and_never_show_newer_ones(bool prioritized) {
   const std::uint64_t left = table->header().num_committed;
   CHECK(left > 50 && left < 100);  // 8 frames per 7 rows, some rows still open
   CHECK(table->header().num_dropped == 0);
+}
+
+void frames_that_no_row_refers_to_are_counted_from_the_next_one_on() {
+  SharedTable table(stacked_config(8, 64));
+  IdleFrames idle{};
+  CHECK(idle_frames(*table, &idle) == Status::kOk);
+  CHECK(idle.first == 0 && idle.count == 64);
+  StackedWriter writer(*table, 1, 1, 1, 1000);
+  for (int t = 0; t < 20; ++t) CHECK(writer.step() == Status::kOk);
+  CHECK(idle_frames(*table, &idle) == Status::kOk);
+  const std::uint64_t oldest = 21 - 8 - kStack;  // the last 8 of 21 observations are next ones, of stacks that begin here
+  CHECK(idle.first == 21 && idle.count == 64 - 21 + oldest);
+  CHECK(table->clear() == Status::kOk);
+  CHECK(idle_frames(*table, &idle) == Status::kOk);
+  CHECK(idle.first == 21 && idle.count == 64);
 }
 
 void keys_of_ended_rows_are_stale() {
@@ -273,6 +289,7 @@ int main() {
   an_episode_stores_each_frame_once();
   rows_end_with_their_frames_and_never_show_newer_ones(true);
   rows_end_with_their_frames_and_never_show_newer_ones(false);
+  frames_that_no_row_refers_to_are_counted_from_the_next_one_on();
   keys_of_ended_rows_are_stale();
   a_table_filled_slot_by_slot_ends_rows_wherever_its_ring_goes_on();
   frames_are_whole_where_generations_begin_again();

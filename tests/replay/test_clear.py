@@ -129,3 +129,41 @@ def test_a_cleared_replay_that_shares_observations_asks_for_rows_and_not_for_cap
         replay.clear()
         with pytest.raises(NotEnoughData, match=r"got 0; add more before sampling$"):
             replay.sample(10)
+
+
+def test_files_have_no_frames_of_rows_that_are_gone(tmp_path):
+    tagged = TaggedStacks(1000, stack=3)
+    replay, path = Replay(60, tagged.spec, frame_stack=3), tmp_path / "replay.bin"
+    writer, tags = replay.writer(2), np.arange(2, dtype=np.uint64) << np.uint64(32)
+    for step in range(50):
+        writer.add(**tagged.step(tags + np.uint64(step)))
+    assert replay.save(path) > 60 * 1000
+    replay.clear()
+    assert replay.save(path, incremental=True) < 2000  # written anew
+    writer.add(**tagged.step(tags + np.uint64(50)))
+    assert replay.save(tmp_path / "whole.bin") < 2000 + 2 * 2 * 3 * 1000
+    assert len(Replay.load(tmp_path / "whole.bin")) == 2
+
+
+def test_a_row_whose_window_was_open_has_its_frames_in_the_file(tmp_path):
+    tagged = TaggedStacks(100, stack=3)
+    replay, path = Replay(60, tagged.spec, frame_stack=3, num_step=4), tmp_path / "replay.bin"
+    slow, fast = replay.writer(), replay.writer()
+    for step in range(5, 8):  # its window is one step short
+        slow.add(**tagged.step(np.uint64([step])))
+    for step in range(25, 35):
+        fast.add(**tagged.step(np.uint64([step])))
+    replay.clear()
+    replay.save(path)
+    for step in range(35, 38):
+        fast.add(**tagged.step(np.uint64([step])))
+    replay.save(path, incremental=True)
+    slow.add(**tagged.step(np.uint64([8])))
+    replay.save(path, incremental=True)
+    rows = replay.read(replay.all_keys()).data
+    assert sorted(rows["tag"]) == [5, 32, 33, 34]
+    loaded = Replay.load(path)
+    again = loaded.read(loaded.all_keys()).data
+    for name, array in rows.items():
+        np.testing.assert_array_equal(again[name], array)
+    check_consistent(loaded)

@@ -165,6 +165,9 @@ class FrameRing {
     }
   }
 
+  /// Whether a row hangs under a frame; rows refer to none that the ring reaches before the first of these.
+  bool has_dependents(std::uint64_t slot) const noexcept { return is_alive(frame(slot).dependents); }
+
   /// Makes all lists anew from the rows: oldest rows first, so that the newest is first in its list.
   void rebuild_dependents() noexcept {
     for (std::uint64_t slot = 0; slot < config_.num_frames; ++slot)

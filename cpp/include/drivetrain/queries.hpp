@@ -108,6 +108,27 @@ inline std::size_t write_all_keys(const ReplayTable& table, RingWalk walk,
   return count;
 }
 
+/// The frames that no row refers to, from the next one to be taken on: where they begin, and how many. All there are
+/// in a table without rows.
+struct IdleFrames {
+  std::uint64_t first;
+  std::uint64_t count;
+};
+
+inline Status idle_frames(ReplayTable& table, IdleFrames* idle) noexcept {
+  const std::uint64_t num_frames = table.config().num_frames;
+  *idle = {0, 0};
+  while (idle->count < num_frames) {
+    ReplayTable::Lock lock(table);
+    if (!lock) return Status::kBroken;
+    if (idle->count == 0) idle->first = table.header().next_frame;
+    const std::uint64_t end = std::min<std::uint64_t>(idle->count + kMaxBatch, num_frames);
+    for (; idle->count < end; ++idle->count)
+      if (table.frames().has_dependents((idle->first + idle->count) % num_frames)) return Status::kOk;
+  }
+  return Status::kOk;
+}
+
 /// The priorities of rows, no number where the row has changed since its key was given out. Returns
 /// 0, kForeignKey with nothing written, or kBrokenLock.
 inline std::int64_t read_priorities(ReplayTable& table, const std::uint64_t* keys, std::size_t count,

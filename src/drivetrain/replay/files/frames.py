@@ -3,7 +3,8 @@
     ring of frames ──▶ FramesOut ──▶ numbers in the file ──▶ FramesIn ──▶ ring of frames
 
 A file numbers frames in the order of their ring, through all of its parts; rows in it refer to these
-numbers. Frames that no row refers to yet go as well: open windows will need them, and the order stays.
+numbers. Frames that no row refers to yet go as well, if they are newer than one that a row does refer to: open windows
+will need them, and the order stays.
 """
 
 from collections.abc import Iterator
@@ -47,10 +48,14 @@ class FramesOut:
         self.num_written = num_written
 
     def changed(self) -> tuple[npt.NDArray[np.uint32], int]:
-        """Slots of whole frames that the file does not have, oldest first, and how many are whole."""
-        now = self._now(np.arange(len(self._generations), dtype=np.uint32))
-        slots = np.flatnonzero((now != self._generations) & (now > 0)).astype(np.uint32)
-        return self._by_age(slots), int(np.count_nonzero(now))
+        """Slots of whole frames that the file does not have, oldest first, and how many are whole; but for those older
+        than any that a row refers to, as all are once the replay was cleared.
+        """
+        first, num_idle = self._table.idle_frames()
+        count = len(self._generations)
+        slots = ((first + np.arange(num_idle, count)) % count).astype(np.uint32)
+        now = self._now(slots)
+        return slots[(now != self._generations[slots]) & (now > 0)], int(np.count_nonzero(now))
 
     def blocks(self) -> Iterator[Frames]:
         """All frames that the file does not have, oldest first; they are numbered as they come."""
