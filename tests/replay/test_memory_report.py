@@ -57,6 +57,28 @@ def test_too_little_memory_names_the_largest_parts(shared):
         Replay(2**32 - 1, SPEC, shared=shared)
 
 
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({}, r"smaller fields, or store each observation once \(share_next_obs, frame_stack\), or put it on a disk by"),
+        (
+            {"share_next_obs": True},
+            r"; use a smaller capacity or smaller fields, or put it on a disk by scratch_dir \(",
+        ),
+    ],
+)
+def test_too_little_memory_names_what_would_take_less(settings, remedy):
+    with pytest.raises(SegmentError, match=remedy):
+        Replay(2**31, SPEC, **settings)
+
+
+def test_too_little_memory_for_a_file_names_what_load_can_do_about_it(tmp_path):
+    path, remedy = tmp_path / "saved", r"; load it with a smaller capacity, or put it on a disk by scratch_dir \("
+    Replay(8, SPEC).save(path)
+    with pytest.raises(SegmentError, match=remedy):
+        Replay.load(path, capacity=2**32 - 1)
+
+
 def test_a_limit_of_the_process_that_has_no_room_is_told_with_what_wanted_how_much(tmp_path):
     """As of `ulimit -v`, which what the kernel says of available memory knows nothing of."""
     printed = run_script(

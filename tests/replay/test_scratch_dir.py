@@ -116,7 +116,8 @@ def test_what_is_no_folder_is_refused(tmp_path, scratch_dir, message):
 
 def test_more_than_the_disk_has_room_for_is_refused_and_takes_none(tmp_path):
     needs = (
-        r"a replay of capacity 2147483648 needs .* PiB, but .* of the disk of .* are free; .*largest parts are obs 7"
+        r"a replay of capacity 2147483648 needs .* PiB, but .* of the disk of .* are free; "
+        r"choose another folder, or use a smaller capacity .*, or store each observation once .*largest parts are obs 7"
     )
     with pytest.raises(SegmentError, match=needs):
         Replay(2**31, {"obs": ((1000, 1000), "float32")}, scratch_dir=tmp_path)

@@ -34,6 +34,7 @@ _HEAD = struct.Struct("<8sI16sQQI")  # magic, version, kind, payload offset, pay
 _PAGE = mmap.PAGESIZE
 _LIMITS = {errno.EFBIG: "f", errno.EMFILE: "n", errno.ENOMEM: "v"}
 """By which option of `ulimit` a shell sets what the system refuses with these."""
+_USE_LESS = "use a smaller capacity or smaller fields"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +198,9 @@ def _why(error: OSError, otherwise: str = "") -> str:
     return f"{error.strerror}; {remedy}" if remedy else str(error.strerror)
 
 
-def require_space(nbytes: int, scratch_dir: Path | None, *, what: str, largest: str = "") -> None:
+def require_space(
+    nbytes: int, scratch_dir: Path | None, *, what: str, largest: str = "", remedy: str = _USE_LESS
+) -> None:
     """Refuse before anything is written what this machine's memory cannot hold, or the disk of a folder.
 
     Args:
@@ -205,17 +208,18 @@ def require_space(nbytes: int, scratch_dir: Path | None, *, what: str, largest: 
         scratch_dir: The folder; None: memory.
         what: For which thing, as the message calls it.
         largest: Its largest parts, for the message.
+        remedy: What to do about it; of a disk, beside choosing another.
 
     Raises:
         SegmentError: More bytes than are available, or it cannot be found out how many are.
     """
     if scratch_dir is None:
-        require_memory(nbytes, what=what, largest=largest)
+        require_memory(nbytes, what=what, largest=largest, remedy=remedy)
     else:
-        _require_room(nbytes, scratch_dir, what, largest)
+        _require_room(nbytes, scratch_dir, what, largest, remedy)
 
 
-def _require_room(nbytes: int, folder: Path, what: str, largest: str) -> None:
+def _require_room(nbytes: int, folder: Path, what: str, largest: str, remedy: str) -> None:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
@@ -223,7 +227,7 @@ def _require_room(nbytes: int, folder: Path, what: str, largest: str) -> None:
     if nbytes > free:
         raise SegmentError(
             f"{what} needs {size(nbytes)}, but {size(free)} of the disk of {folder} are free; "
-            f"choose another folder, or use a smaller capacity or smaller fields{_parts(largest)}"
+            f"choose another folder, or {remedy}{_parts(largest)}"
         )
 
 
@@ -252,9 +256,7 @@ def refused_memory(what: str, nbytes: int) -> Generator[None, None, None]:
         ) from error
 
 
-def require_memory(
-    nbytes: int, *, what: str, largest: str = "", remedy: str = "use a smaller capacity or smaller fields"
-) -> None:
+def require_memory(nbytes: int, *, what: str, largest: str = "", remedy: str = _USE_LESS) -> None:
     """Refuse what this machine cannot hold before touching it.
 
     Args:

@@ -179,7 +179,10 @@ class Replay:
         initialize = segment is None
         if segment is None:
             what = f"{f'{file}: ' if file else ''}a replay of capacity {settings.capacity}"
-            require_space(nbytes, scratch_dir, what=what, largest=settings.memory().largest())
+            ways = ["load it with a smaller capacity"] if file else settings.ways_to_take_less()
+            ways += ["put it on a disk by scratch_dir"] if scratch_dir is None else []
+            largest = settings.memory().largest()
+            require_space(nbytes, scratch_dir, what=what, largest=largest, remedy=", or ".join(ways))
             if shared or scratch_dir is not None:
                 segment = Segment.create(_KIND, nbytes, settings.to_json(), scratch_dir=scratch_dir)
         self._settings = settings

@@ -121,6 +121,13 @@ class Settings:
         """
         return self.checked(**{**self.__dict__, "capacity": capacity})
 
+    def ways_to_take_less(self) -> list[str]:
+        """How a replay of the same steps would need less room, for messages."""
+        ways = ["use a smaller capacity or smaller fields"]
+        if not self.schema.frame_stack and any(field.name.split("/")[0] == "obs" for field in self.schema.fields):
+            ways.append("store each observation once (share_next_obs, frame_stack)")
+        return ways
+
     def memory(self) -> MemoryReport:
         """Where the memory of such a replay goes."""
         return report(self.capacity, self.schema, self.native())
