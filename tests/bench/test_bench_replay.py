@@ -8,6 +8,7 @@ import pytest
 
 from drivetrain.bench.process import Rival
 from drivetrain.bench.replay import command
+from drivetrain.bench.replay.cases import unmeasured
 from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, OURS_ALL_CORES, OURS_BY_DEFAULT, PEERS
 from drivetrain.bench.replay.groups import all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.plan import Plan
@@ -98,20 +99,25 @@ def test_everybody_is_timed_at_every_operation_in_every_round():
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "reason", "line"),
     [
-        ("raise SystemExit('it does not load')", "ended with code 1: it does not load"),
+        ("print('looking'); raise SystemExit('it does not load')", "ended with code 1: it does not load", "looking"),
         (
             "from drivetrain.bench.replay.peers.entry import Offer, serve\n"
             "def make(layout, capacity): raise ValueError('no room')\nserve(Offer(make))",
             "ValueError: no room",
+            "Traceback (most recent call last):",
         ),
     ],
 )
-def test_a_rival_that_crashes_is_named_and_the_others_are_measured(make_rival, capsys, text, reason):
+def test_a_rival_that_crashes_is_named_and_the_others_are_measured(make_rival, capsys, text, reason, line):
     measured = measure(TINY, [OURS, make_rival("broken", text)])
     assert reason in measured.failed["broken"]
-    assert reason in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert reason in printed
+    assert f"\n    {line}\n" in printed, "what it wrote itself, of which nothing else is left"
+    (skipped,) = unmeasured(TINY, measured)
+    assert skipped.remedy == f'drivetrain bench replay --only "{TINY.name}"'
     assert all(set(timings) == {"ours"} for timings in measured.rounds.values())
 
 

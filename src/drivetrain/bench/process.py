@@ -127,8 +127,12 @@ def start(
 
 def last_words(folder: Path) -> str:
     """The last line that a rival wrote to its log."""
-    lines = (folder / LOG_NAME).read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "no output"
+    return (last_lines(folder, most=1) or ["no output"])[0]
+
+
+def last_lines(folder: Path, *, most: int) -> list[str]:
+    """The last lines that a rival wrote to its log, at most so many."""
+    return (folder / LOG_NAME).read_text(errors="replace").strip().splitlines()[-most:]
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from drivetrain.bench.process import Rival, kill, last_words, launch
+from drivetrain.bench.process import Rival, kill, last_lines, last_words, launch
 from drivetrain.core.errors import RunError
 from drivetrain.core.readable import readable
+
+LOG_LINES, LINE_LENGTH = 20, 200
+"""That a failure brings with it of what the process wrote."""
 
 
 @dataclass
@@ -64,8 +67,9 @@ class Worker:
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self.received:
             if not readable([self.connection.fileno()], max(0.0, deadline - time.monotonic())):
+                error = self.error(f"{self.rival.name} took longer than {timeout_s:.0f} s")
                 self.end()
-                raise RunError(f"{self.rival.name} took longer than {timeout_s:.0f} s")
+                raise error
             try:
                 chunk = self.connection.recv(65_536)
             except ConnectionResetError:  # it ended before it read the request
@@ -77,7 +81,7 @@ class Worker:
         self.received = bytearray(rest)
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise RunError(f"{self.rival.name}: {answer['error']}")
+            raise self.error(f"{self.rival.name}: {answer['error']}")
         return answer
 
     def ask(self, request: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
@@ -92,9 +96,16 @@ class Worker:
     def failure(self) -> RunError:
         """The error of a process that hung up, with its last line."""
         kill(self.process)
-        return RunError(
+        return self.error(
             f"{self.rival.name} ended with code {self.process.returncode}: {last_words(Path(self.folder.name))}"
         )
+
+    def error(self, message: str) -> RunError:
+        """An error of this process, with the last lines of its log as a note: the log goes with the process."""
+        error = RunError(message)
+        for line in last_lines(Path(self.folder.name), most=LOG_LINES):
+            error.add_note(line[:LINE_LENGTH])
+        return error
 
     def end(self) -> None:
         """End the process with its children; a second time changes nothing."""

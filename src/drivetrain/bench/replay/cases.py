@@ -9,7 +9,7 @@ from drivetrain.bench.replay.groups import Group
 from drivetrain.bench.replay.rounds import Measured
 from drivetrain.bench.replay.targets import targets_of
 from drivetrain.bench.replay.timing import Timing
-from drivetrain.bench.report import Case, Skipped, left_out
+from drivetrain.bench.report import Case, Skipped
 
 MICROSECONDS, NANOSECONDS, MEBIBYTES = "µs", "ns per element", "MiB"
 REFERENCES = (FLOOR.name, OURS_BY_DEFAULT.name)
@@ -74,8 +74,15 @@ def memory_case(group: Group, memory_nbytes: Mapping[str, int]) -> Case:
 
 
 def unmeasured(group: Group, measured: Measured) -> list[Skipped]:
-    """Contenders that failed, and ourselves where we do not have what the group needs."""
-    skipped = left_out({f"{name}, {group.name}": f"failed: {reason}" for name, reason in measured.failed.items()})
+    """Contenders that failed, and ourselves where we do not have what the group needs.
+
+    Who measures the group again has the last lines of who fails on the screen.
+    """
+    again = f'drivetrain bench replay --only "{group.name}"'
+    skipped = [
+        Skipped(name=f"{name}, {group.name}", reason=f"failed: {reason}", remedy=again)
+        for name, reason in measured.failed.items()
+    ]
     if "" in measured.missing.get("ours", {}):
         reason = measured.missing["ours"][""]
         skipped.append(Skipped(name=f"ours, {group.name}", reason=f"not available: {reason}", remedy="nothing yet"))

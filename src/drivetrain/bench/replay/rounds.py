@@ -10,6 +10,7 @@ from drivetrain.bench.replay.timing import Timing
 from drivetrain.bench.turns import in_turn
 from drivetrain.bench.worker import Start, Worker, started
 from drivetrain.core.errors import RunError
+from drivetrain.core.printable import printable
 
 OPEN_TIMEOUT_S = 600.0
 MEASURE_TIMEOUT_S = 120.0  # the first time of an operation may compile it
@@ -28,12 +29,14 @@ class Measured:
         memory_nbytes: Contender -> what its process grew by.
         missing: Contender -> operation, or scene ("" for all of them) -> why it does not have it.
         failed: Contender -> what went wrong; it has no rounds then.
+        logs: Contender that failed -> the last lines that it wrote.
     """
 
     rounds: dict[str, dict[str, list[Any]]] = field(default_factory=dict[str, dict[str, list[Any]]])
     memory_nbytes: dict[str, int] = field(default_factory=dict[str, int])
     missing: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     failed: dict[str, str] = field(default_factory=dict[str, str])
+    logs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def give_up(self, name: str, error: RunError) -> None:
         """A contender takes no further part; a failure of ours is an error.
@@ -44,6 +47,7 @@ class Measured:
         if name == "ours":
             raise error
         self.failed[name] = str(error)
+        self.logs[name] = getattr(error, "__notes__", [])
         for of_one in self.rounds.values():
             of_one.pop(name, None)
 
@@ -102,6 +106,8 @@ def measure(
                             measured.rounds.setdefault(what, {}).setdefault(name, []).append(read(answer))
     for name, reason in measured.failed.items():
         print(f"  {name} failed: {reason}")
+        for line in measured.logs[name]:
+            print(f"    {printable(line)}")
     return measured
 
 
