@@ -146,7 +146,11 @@ def test_what_does_not_fit_is_refused():
         sequences = Replay(
             64, {"obs": ((3,), "float32"), "action": ACTION}, sequence=Sequences(length=4), share_next_obs=True, seed=5
         )
-        with sequences, singles, pytest.raises(InvalidInput, match="expected replays of transitions, got one of seq"):
+        with (
+            sequences,
+            singles,
+            pytest.raises(InvalidInput, match=r"transitions, got one of seq.* of each sample changed"),
+        ):
             singles.take_over(sequences, change)
         with pytest.raises(InvalidInput, match="expected a Replay as source, got int"):
             used.take_over(3, change)

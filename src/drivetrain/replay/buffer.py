@@ -832,7 +832,7 @@ class Replay:
 
         Args:
             source: Of the same capacity, settings and fields but for `obs`, with `share_next_obs` or
-                `frame_stack`; stays as it is.
+                `frame_stack`, and without sequences; stays as it is.
             change: From its observations `[N, ...]` to ours, nested as the specs; called with some of them at a
                 time, with each as often as it is stored: once along an episode.
 

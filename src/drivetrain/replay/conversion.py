@@ -70,7 +70,10 @@ def _require_fit(source: Side, target: Side) -> None:
     """Refuse what cannot be converted."""
     one_step = source.schema.steps == target.schema.steps == 1
     if not one_step:
-        raise InvalidInput("take_over: expected replays of transitions, got one of sequences")
+        raise InvalidInput(
+            "take_over: expected replays of transitions, got one of sequences; have the observations of each sample "
+            "changed instead"
+        )
     if source.schema.frame_stack < 1 or target.schema.frame_stack != 1:
         raise InvalidInput(
             "take_over: expected a replay whose observations are shared (share_next_obs, frame_stack), and a target "
