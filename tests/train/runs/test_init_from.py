@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("jax", reason="needs the train extra")
 
+import jax
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box
 from whole_run import SMALL, rows_of
@@ -221,6 +222,43 @@ def test_a_torso_of_the_same_name_that_is_another_by_now_is_told_by_its_size(lea
     save_checkpoint(tmp_path / "other", {**arrays, "params": arrays["params"][1:]}, meta)
     with pytest.raises(InvalidInput, match=r"expected a policy of 114 parameters, got float32\[113\] in .*other; give"):
         begun(tmp_path / "other", tmp_path / "run")
+
+
+def torso(first="weight", second="shift", *, turned=False):
+    """Sixteen features of four numbers; parameters by these names, the first one's axes maybe the other way round."""
+
+    def init(key, obs):
+        weight = jax.random.normal(key, (obs.shape[-1], 12))
+        return {first: weight.T if turned else weight, second: jax.numpy.zeros(4)}
+
+    def apply(params, obs):
+        features = obs @ (params[first].T if turned else params[first])
+        return jax.numpy.concatenate([features, jax.numpy.broadcast_to(params[second], (len(obs), 4))], axis=-1)
+
+    return init, apply
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("another", "sentence"),
+    [
+        (
+            torso(turned=True),
+            r"torso: expected one with the parameters that .*first has learned, and params/torso.weight is "
+            r"float32\[4, 12\] there, and float32\[12, 4\] here; give the torso",
+        ),
+        (torso("weight", "bias"), r"params/torso.bias is none there, and float32\[4\] here"),
+        (torso("other"), r"params/torso.other is none there, and float32\[4, 12\] here"),
+    ],
+)
+def test_a_torso_of_as_many_parameters_in_another_order_is_refused_before_anything_starts(tmp_path, another, sentence):
+    settings = {**SMALL, "num_actors": 0, "total_steps": 200}
+    train("dqn", "CartPole-v1", run_dir=tmp_path / "first", torso=torso(), **settings)
+    with pytest.raises(InvalidInput, match=sentence):
+        begun(tmp_path / "first", tmp_path / "run", torso=another)
+    assert not (tmp_path / "run").exists()
+    begun(tmp_path / "first", tmp_path / "run", torso=torso())
+    np.testing.assert_array_equal(state_of(tmp_path / "run")["params"], state_of(tmp_path / "first")["params"])
 
 
 def test_the_path_of_the_other_run_is_kept_whole(learned, tmp_path, monkeypatch):

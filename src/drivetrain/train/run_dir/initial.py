@@ -5,27 +5,29 @@ another run's checkpoint -> of_networks -> RUN/initial.npz -> weights channel, m
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import Any, TypeVar
 
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.ledger.rules import Origin
 from drivetrain.train.run_dir.archives import Arrays, load_archive, save_archive
 
+T = TypeVar("T")
+
 INITIAL = "initial.npz"
 """The file's name in the run's folder."""
 _KIND = "beginning"
-_STATE, _OF_A_RUN = "state/", ("state/optimizer", "state/key", "state/num_updates")
+STATE = "state/"
+"""What the names of a learner's arrays begin with."""
+_OF_A_RUN = ("state/optimizer", "state/key", "state/num_updates")
 _PUBLISHED = ("params", "moments")
 
 
-def of_networks(arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+def of_networks(arrays: Mapping[str, T]) -> dict[str, T]:
     """What of a checkpoint is in the networks, or what they take their inputs for: not optimizers, streams, counts."""
     return {
         name: array
         for name, array in arrays.items()
-        if name in _PUBLISHED or (name.startswith(_STATE) and not name.startswith(_OF_A_RUN))
+        if name in _PUBLISHED or (name.startswith(STATE) and not name.startswith(_OF_A_RUN))
     }
 
 

@@ -10,11 +10,12 @@ from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.agents import SACConfig
 from drivetrain.train.config.saved import require_form
 from drivetrain.train.interface import Interface
+from drivetrain.train.learner.devices import leaving_gpus
 from drivetrain.train.policies.policy import num_published
 from drivetrain.train.run_dir.archives import Arrays
 from drivetrain.train.run_dir.checkpoint import load_checkpoint
 from drivetrain.train.run_dir.folder import require_run_dir
-from drivetrain.train.run_dir.initial import of_networks
+from drivetrain.train.run_dir.initial import STATE, of_networks
 from drivetrain.train.run_dir.saving import change
 
 _OF_NETWORKS = ("hidden", "activation", "torso", "share_torso", "dueling", "num_atoms", "noisy")
@@ -71,6 +72,8 @@ def beginning(config: TrainConfig, interface: Interface) -> Beginning | None:
     _require_same_networks(config, theirs, run_dir)
     _require_length(arrays, num_published(config, interface), run_dir)
     taken = of_networks(arrays)
+    if config.agent.torso != "auto":  # else settings and spaces say what there is
+        _require_same_arrays(config, interface, taken, run_dir)
     if isinstance(config.agent, SACConfig) and not config.agent.learn_temperature:
         taken.pop("state/log_alpha", None)  # a setting of this run
     return Beginning(taken, run_dir, meta["num_steps"])
@@ -96,11 +99,31 @@ def _require_same_networks(config: TrainConfig, theirs: dict[str, Any], run_dir:
             )
 
 
+def _require_same_arrays(config: TrainConfig, interface: Interface, taken: Arrays, run_dir: Path) -> None:
+    """Refuse a torso of the user's own whose parameters are others than those that are taken over."""
+    from drivetrain.train.runs.tried import first_arrays  # imports jax: only where it is needed
+
+    with leaving_gpus(config):
+        ours = of_networks(first_arrays(config, interface))
+    there, here = ({name: _said(array) for name, array in arrays.items()} for arrays in (taken, ours))
+    for name in sorted(name for name in {**there, **here} if name.startswith(STATE)):
+        if there.get(name) != here.get(name):
+            raise InvalidInput(
+                f"torso: expected one with the parameters that {run_dir} has learned, and {name.removeprefix(STATE)} "
+                f"is {there.get(name, 'none')} there, and {here.get(name, 'none')} here; give the torso that it has "
+                "learned with, or leave init_from out"
+            )
+
+
+def _said(array: Any) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
 def _require_length(arrays: Arrays, expected: int, run_dir: Path) -> None:
     """Refuse what acts otherwise, as by a torso of the same name that is another by now."""
     vector = arrays.get("params", np.empty(0, np.float32))
     if (vector.dtype, vector.shape) != (np.float32, (expected,)):
         raise InvalidInput(
-            f"init_from: expected a policy of {expected:,} parameters, got {vector.dtype}{list(vector.shape)} in "
+            f"init_from: expected a policy of {expected:,} parameters, got {_said(vector)} in "
             f"{run_dir}; give the torso that it has learned with, or leave init_from out"
         )

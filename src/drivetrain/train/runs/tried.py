@@ -43,8 +43,7 @@ def require_updates(config: TrainConfig, interface: Interface) -> None:
     except InvalidInput:
         raise
     except Exception as error:  # whatever the user's functions raise
-        sentence = " ".join(str(error).split())[:300]
-        raise _unfit(config, f"it raised {type(error).__name__}: {sentence}") from error
+        raise _raised(config, error) from error
     if before != after:
         raise _unfit(config, "steps are not like the parameters, or its state changes its shapes or kinds")
     if isinstance(config.agent, PPOConfig) and config.agent.learning_rate_schedule != "constant":
@@ -53,11 +52,35 @@ def require_updates(config: TrainConfig, interface: Interface) -> None:
         _require_parted(config, interface, before)
 
 
+def first_arrays(config: TrainConfig, interface: Interface) -> dict[str, jax.ShapeDtypeStruct]:
+    """The arrays of a run's state at the start, by the names that a checkpoint has for them.
+
+    Raises:
+        InvalidInput: What the user has brought raised.
+    """
+    try:
+        with broadcasting():
+            return named(_before(_algorithm(config, interface)))
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever the user's functions raise
+        raise _raised(config, error) from error
+
+
+def _algorithm(config: TrainConfig, interface: Interface) -> Algorithm | OnPolicyAlgorithm:
+    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
+    return module.make(config, interface)
+
+
+def _before(algorithm: Algorithm | OnPolicyAlgorithm) -> Any:
+    """The shapes of the state at the start."""
+    return jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+
+
 def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, Any]:
     """The shapes of the state at the start, and after some updates."""
-    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
-    algorithm: Algorithm | OnPolicyAlgorithm = module.make(config, interface)
-    before = jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+    algorithm = _algorithm(config, interface)
+    before = _before(algorithm)
     if isinstance(algorithm, OnPolicyAlgorithm):
         rollout = RolloutBuffer.create(config, interface, shared=False).rollout
         progress = jax.ShapeDtypeStruct((), jnp.float32)
@@ -75,9 +98,7 @@ def _before_and_after(config: TrainConfig, interface: Interface) -> tuple[Any, A
 
 def _require_parted(config: TrainConfig, interface: Interface, before: Any) -> None:
     """Check that the state without what is of encoders is that of the layers above, which learn on after the switch."""
-    module: Any = importlib.import_module(f"drivetrain.train.algos.{config.algo}")
-    algorithm: Algorithm = module.make(config, embedded(config, interface))
-    above = jax.eval_shape(lambda: algorithm.init(np.random.default_rng(0)))
+    above = _before(_algorithm(config, embedded(config, interface)))
     if without_encoders(named(before)) != named(above):
         raise InvalidInput(
             f"freeze_encoder_after: expected an optimizer that keeps apart what it remembers of each parameter, and "
@@ -105,6 +126,10 @@ def _require_heeded(config: TrainConfig) -> None:
             "it keeps the rate that it was begun with, so that the schedule of learning_rate would not be heeded (as "
             "with optax.inject_hyperparams); schedule it in the optimizer, with a constant learning_rate_schedule",
         )
+
+
+def _raised(config: TrainConfig, error: Exception) -> InvalidInput:
+    return _unfit(config, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
 def _unfit(config: TrainConfig, reason: str) -> InvalidInput:
