@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -259,6 +261,25 @@ def test_a_torso_of_as_many_parameters_in_another_order_is_refused_before_anythi
     assert not (tmp_path / "run").exists()
     begun(tmp_path / "first", tmp_path / "run", torso=torso())
     np.testing.assert_array_equal(state_of(tmp_path / "run")["params"], state_of(tmp_path / "first")["params"])
+
+
+@pytest.mark.whole
+def test_a_torso_that_was_an_object_may_be_given_by_a_name_and_one_with_a_name_as_an_object(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torsos_of_ours", ModuleType("torsos_of_ours"))
+    for name in ("known", "moved"):
+        monkeypatch.setattr("torsos_of_ours." + name, torso(), raising=False)
+    settings = {**SMALL, "num_actors": 0, "total_steps": 200}
+    for first, then in ((torso(), "torsos_of_ours:known"), ("torsos_of_ours:known", torso())):
+        train("dqn", "CartPole-v1", run_dir=tmp_path / "first", torso=first, **settings)
+        begun(tmp_path / "first", tmp_path / "run", torso=then)
+        np.testing.assert_array_equal(state_of(tmp_path / "run")["params"], state_of(tmp_path / "first")["params"])
+        with pytest.raises(InvalidInput, match=r"torso: expected .* beside init_from, as .*first has it, got auto"):
+            begun(tmp_path / "first", tmp_path / "other")
+        shutil.rmtree(tmp_path / "run")
+        shutil.rmtree(tmp_path / "first")
+    train("dqn", "CartPole-v1", run_dir=tmp_path / "first", torso="torsos_of_ours:known", **settings)
+    with pytest.raises(InvalidInput, match=r"torso: expected torsos_of_ours:known beside init_from, as .* got torsos"):
+        begun(tmp_path / "first", tmp_path / "run", torso="torsos_of_ours:moved")
 
 
 def test_the_path_of_the_other_run_is_kept_whole(learned, tmp_path, monkeypatch):

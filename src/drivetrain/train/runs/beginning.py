@@ -8,6 +8,7 @@ import numpy as np
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.agents import SACConfig
+from drivetrain.train.config.given import is_of_script, was_object
 from drivetrain.train.config.saved import require_form
 from drivetrain.train.interface import Interface
 from drivetrain.train.learner.devices import leaving_gpus
@@ -92,11 +93,18 @@ def _require_same_networks(config: TrainConfig, theirs: dict[str, Any], run_dir:
     ours = config.to_dict()
     for part, names in (("agent", _OF_NETWORKS), ("environment", _OF_INPUTS)):
         here, there = ours[part], theirs.get(part, {})
-        for name in (name for name in names if name in here and name in there and here[name] != there[name]):
+        for name in (name for name in names if name in here and name in there):
+            if here[name] == there[name] or (name == "torso" and _may_be_one(here[name], there[name])):
+                continue
             raise InvalidInput(
                 f"{name}: expected {there[name]} beside init_from, as {run_dir} has it, got {here[name]}; give the "
                 "same, or leave init_from out"
             )
+
+
+def _may_be_one(*torsos: str) -> bool:
+    """Whether two names may be of one torso, as of an object, or what a script had, which lies in a module by now."""
+    return "auto" not in torsos and any(was_object(name) or is_of_script(name) for name in torsos)
 
 
 def _require_same_arrays(config: TrainConfig, interface: Interface, taken: Arrays, run_dir: Path) -> None:
