@@ -136,11 +136,19 @@ def test_a_batch_is_acted_on_as_each_of_its_observations(tmp_path, algo, env, se
 def test_what_is_no_batch_of_observations_is_refused(tmp_path):
     train("dqn", "CartPole-v1", run_dir=str(tmp_path), **SMALL)
     policy = load_policy(tmp_path)
-    for given in (np.zeros((0, 4)), 3.0, None):
-        with pytest.raises(InvalidInput, match=r"observations: expected those of several .* one by itself is `policy"):
+    for given, said in (
+        (np.zeros((0, 4)), r"float64\[0, 4\]"),
+        (np.zeros(4), r"float64\[4\]"),
+        (np.zeros((3, 5)), r"float64\[3, 5\]"),
+        ((np.zeros((2, 4)), {}), "a tuple of 2 entries"),
+        (3.0, r"float64\[\]"),
+        (None, r"object\[\]"),
+    ):
+        sentence = rf"observations: expected those of several .*, each of Box.*got {said}; one by itself is `policy"
+        with pytest.raises(InvalidInput, match=sentence):
             policy.batch(given)
-    with pytest.raises(InvalidInput, match=r"observation: expected one of 'CartPole-v1', of Box"):
-        policy.batch(np.zeros(4, np.float32))
+    with pytest.raises(InvalidInput, match=r"got float64\[3, 4\]; .*`policy.batch` takes those of several"):
+        policy(np.zeros((3, 4)))
     with pytest.raises(InvalidInput, match=r"observations: expected finite numbers in an observation, got \[ 0\., nan"):
         policy.batch(np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32))
 

@@ -97,7 +97,16 @@ class TrainedPolicy:
         Raises:
             InvalidInput: It is no observation of that environment, or has a NaN or an infinity.
         """
-        set_row(self._row, 0, self._encoded(observation))
+        try:
+            set_row(self._row, 0, self._encode(observation))
+        except NoSuchCategory as error:
+            raise InvalidInput(f"observation: {error}") from error
+        except Exception as error:  # what is given may be anything
+            raise InvalidInput(
+                f"observation: expected one of {self.config.env!r}, of {in_line(self._space)}, got "
+                f"{kind_of(observation)}; `make_env()` makes an environment that gives such, and `policy.batch` takes "
+                "those of several at once"
+            ) from error
         return self._decode(self._acted(self._row, "observation")[0])
 
     def batch(self, observations: Any) -> NDArray[Any]:
@@ -115,27 +124,17 @@ class TrainedPolicy:
         """
         try:
             each = _each(self._space, observations)
+            rows = self._interface.zero_observations(len(each))
+            for index, observation in enumerate(each):
+                set_row(rows, index, self._encode(observation))
+        except NoSuchCategory as error:
+            raise InvalidInput(f"observations: {error}") from error
         except Exception as error:  # what is given may be anything
             raise InvalidInput(
                 f"observations: expected those of several environments {self.config.env!r}, each of "
                 f"{in_line(self._space)}, got {kind_of(observations)}; one by itself is `policy(observation)`"
             ) from error
-        rows = self._interface.zero_observations(len(each))
-        for index, observation in enumerate(each):
-            set_row(rows, index, self._encoded(observation))
         return np.stack([self._decode(action) for action in self._acted(rows, "observations")])
-
-    def _encoded(self, observation: Any) -> Arrays:
-        """An observation as it is stored."""
-        try:
-            return self._encode(observation)
-        except NoSuchCategory as error:
-            raise InvalidInput(f"observation: {error}") from error
-        except Exception as error:  # what is given may be anything
-            raise InvalidInput(
-                f"observation: expected one of {self.config.env!r}, of {in_line(self._space)}, got "
-                f"{kind_of(observation)}; `make_env()` makes an environment that gives such"
-            ) from error
 
     def _acted(self, rows: Arrays, name: str) -> Any:
         """The agent's choices."""
