@@ -282,6 +282,12 @@ def test_a_torso_that_was_an_object_may_be_given_by_a_name_and_one_with_a_name_a
         begun(tmp_path / "first", tmp_path / "run", torso="torsos_of_ours:moved")
 
 
+def test_the_result_of_the_other_run_is_told_to_have_its_folder(learned, tmp_path):
+    first = begun(learned, tmp_path / "first")
+    with pytest.raises(InvalidInput, match=r"init_from: expected text or None, got Result\(.*; give its run_dir$"):
+        begun(first, tmp_path / "run")
+
+
 def test_the_path_of_the_other_run_is_kept_whole(learned, tmp_path, monkeypatch):
     shutil.copytree(learned, tmp_path / "theirs")
     monkeypatch.chdir(tmp_path)

@@ -153,6 +153,15 @@ def test_what_is_no_batch_of_observations_is_refused(tmp_path):
         policy.batch(np.array([[0, 0, 0, 0], [0, np.nan, 0, 0]], np.float32))
 
 
+def test_what_lies_in_the_folder_of_a_run_is_told_with_the_folder_to_give(tmp_path):
+    train("dqn", "CartPole-v1", run_dir=str(tmp_path / "run"), **SMALL)
+    for part in ("best/policy.npz", "best", "checkpoint"):
+        with pytest.raises(InvalidInput, match=rf"and .*run/{part} is none, but in that of one; give {tmp_path}/run$"):
+            load_policy(tmp_path / "run" / part)
+    with pytest.raises(InvalidInput, match=r"and .*run/other is none$"):
+        load_policy(tmp_path / "run" / "other")
+
+
 @pytest.mark.whole
 def test_returns_of_rewards_that_no_float32_is_are_those_of_the_run(tmp_path):
     result = train("dqn", "drivetrain/own_simulators:Rich", sim_engine="native", run_dir=str(tmp_path), **SMALL)

@@ -42,7 +42,7 @@ def fitting(part: object, name: str, value: Any) -> Any:
         found = _as(kind, value)
         if found is not _UNFIT:
             return found
-    told = _scheduled(part, name, value)
+    told = "; give its run_dir" if hasattr(value, "run_dir") else _scheduled(part, name, value)
     raise InvalidInput(f"{name}: expected {' or '.join(map(_words, kinds))}, got {value!r}{told}")
 
 

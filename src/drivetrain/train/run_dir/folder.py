@@ -122,7 +122,15 @@ def require_run_dir(path: Path, *, name: str = "RUN") -> None:
     if folders := seed_runs(path):
         names = ", ".join(folder.name for folder in folders)
         raise InvalidInput(f"{name}: expected the folder of one run, and {path} holds those of several seeds: {names}")
-    raise InvalidInput(f"{name}: expected the folder of a run, and {path} is none")
+    raise InvalidInput(f"{name}: expected the folder of a run, and {path} is none{_run_around(path)}")
+
+
+def _run_around(path: Path) -> str:
+    """The run that has a file or a folder, as best/policy.npz, in words; "" where there is none."""
+    for folder in path.absolute().parents[:2]:
+        if (folder / "config.json").is_file() and is_part(folder, path):
+            return f", but in that of one; give {folder}"
+    return ""
 
 
 def label_of(run_dir: Path) -> str:
