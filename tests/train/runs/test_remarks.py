@@ -34,6 +34,21 @@ CHOICES = Interface(observations=Vector(shape=(3,)), actions=DiscreteActions(cou
         ("sac", {"adam_epsilon": 1e-3, "optimizer": "optax:adamw"}, "adam_epsilon 0.001 means nothing with another"),
         (
             "sac",
+            {"initial_temperature": 0.1, "init_from": "x"},
+            "initial_temperature 0.1 means nothing beside init",
+        ),
+        (
+            "ppo",
+            {"initial_log_std": -1, "init_from": "x"},
+            "initial_log_std -1.0 means nothing beside init_from",
+        ),
+        (
+            "dqn",
+            {"noise_scale": 0.1, "noisy": True, "init_from": "x"},
+            "noise_scale 0.1 means nothing beside init_from,",
+        ),
+        (
+            "sac",
             {"hindsight_strategy": "final", "hindsight_goals": 4},
             "hindsight_goals 4 means no more than 1 with hindsight_strategy final, which has one goal",
         ),
@@ -52,6 +67,7 @@ def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, s
         ("dqn", {"hindsight_strategy": "final", "hindsight_goals": 1}),
         ("sac", {"hindsight_strategy": "episode", "hindsight_goals": 4}),
         ("ppo", {"initial_log_std": -0.5}),
+        ("sac", {"initial_temperature": 0.1, "learn_temperature": False, "init_from": "x"}),
     ],
 )
 def test_a_setting_beside_the_one_that_it_needs_is_not_remarked_upon(algo, settings):
@@ -76,6 +92,7 @@ def test_the_kind_of_actions_is_known_when_a_run_begins_or_one_from_each_of_seve
 @pytest.mark.parametrize(("algo", "env"), list(PRESETS))
 def test_nothing_in_a_preset_comes_to_nothing(algo, env):
     assert not remarks(preset(algo, env), REAL)
+    assert not remarks(preset(algo, env).override(init_from="x"), REAL), "who begins a run has not asked for these"
 
 
 @pytest.mark.whole

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from operator import eq, ne
 
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.config.presets import preset
 from drivetrain.train.interface import BoxActions, Interface
 from drivetrain.train.ledger.rules import Rules
 
@@ -21,6 +22,9 @@ _MEANS_NOTHING = {
 }
 """Settings that mean nothing where another has a value, or any other: which one, the value, and how that is said."""
 
+_OF_FIRST_NETWORKS = ("initial_temperature", "initial_log_std", "noise_scale")
+"""Settings that mean nothing but for networks that are drawn; the temperature's holds where it is not learned."""
+
 
 def remark(config: TrainConfig, interface: Interface) -> None:
     """Tell the user, beside what is printed of the run, what will come to nothing in it."""
@@ -34,6 +38,7 @@ def remarks(config: TrainConfig, interface: Interface) -> list[str]:
         *_unlearned(config),
         *_unfrozen(config),
         *_unused(config),
+        *_taken_over(config),
         *_of_one_goal(config),
         *_unspread(config, interface),
     ]
@@ -64,6 +69,17 @@ def _unused(config: TrainConfig) -> Iterator[str]:
             temperature = name == "alpha" and "initial_temperature" in values
             remedy = "; the temperature is initial_temperature" if temperature else ""
             yield f"{name} {values[name]} means nothing {how}{remedy}"
+
+
+def _taken_over(config: TrainConfig) -> Iterator[str]:
+    """Of settings by which networks begin, where they are another run's; not those that the environment's own have."""
+    if config.run.init_from is None:
+        return
+    values, usual = config.settings, [base(config.algo, config.env).settings for base in (TrainConfig.default, preset)]
+    for name in _OF_FIRST_NETWORKS:
+        is_used = name == "initial_temperature" and not values.get("learn_temperature")
+        if name in values and not is_used and all(values[name] != settings[name] for settings in usual):
+            yield f"{name} {values[name]} means nothing beside init_from, whose run says what there is to begin with"
 
 
 def _of_one_goal(config: TrainConfig) -> Iterator[str]:
