@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from drivetrain import sim
-from drivetrain.train.config import AGENTS, TrainConfig
+from drivetrain.cli.train import parse
+from drivetrain.train.config import AGENTS, DQNConfig, TrainConfig
 from drivetrain.train.runs.run import resolve
 
 PAGE = (Path(__file__).parents[2] / "docs/coming-from.md").read_text()
 ROWS = [line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| (\w+: )?`|\| RL", line)]
 NOT_SETTINGS = {"drivetrain", "metrics.jsonl", "runs"}
 FLAGS_OF_EVAL = {"video", "watch", "which"}
-OTHER_FLAGS = {"show_config", "callbacks", "seeds"} | FLAGS_OF_EVAL
+OTHER_FLAGS = {"show_config", "preset", "callbacks", "seeds"} | FLAGS_OF_EVAL
+SCRIPTS = [row for row in ROWS if row[0].endswith(".py`")]
 
 
 def settings() -> set[str]:
@@ -37,7 +39,7 @@ def arguments_of_simulators() -> set[str]:
 def named(cell: str) -> set[str]:
     """The names of settings in the code of a table's cell: `name`, `name=value`, `--name value`."""
     spans = re.findall(r"`([^`]+)`", cell)
-    flags = {flag.replace("-", "_") for span in spans for flag in re.findall(r"--([a-z-]+)", span)}
+    flags = {flag.removeprefix("no-").replace("-", "_") for span in spans for flag in re.findall(r"--([a-z-]+)", span)}
     words = {m[1] for span in spans if (m := re.match(r"([a-z_]+)(=|$)", span))}
     return (flags | words) - NOT_SETTINGS
 
@@ -58,6 +60,15 @@ def test_the_example_is_understood():
     config = eval(f"resolve_like({call[1]})", {"resolve_like": lambda algo, env, **kw: resolve(algo, env, None, kw)})
     assert (config.run.total_steps, config.updates.updates_per_call) == (50_000, 128)
     assert config.updates.update_ratio * 2 == 1
+
+
+@pytest.mark.parametrize("row", SCRIPTS, ids=lambda row: row[0])
+def test_what_a_script_has_without_a_flag_is_a_command_here(row):
+    (words,) = re.findall(r"`([^`]+)`", row[1])
+    config = parse(["dqn", "CartPole-v1", *words.split()])
+    assert isinstance(config.agent, DQNConfig)
+    assert config.agent.max_gradient_norm == float("inf")
+    assert len(SCRIPTS) == 3
 
 
 def test_its_optimizer_has_a_rate_for_the_critics_and_one_for_the_actor():
