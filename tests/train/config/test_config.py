@@ -86,6 +86,9 @@ def test_an_unknown_setting_is_told_with_what_it_is_likely_to_mean(name, meant):
         ("ppo", "log_std_init", "initial_log_std"),
         ("ppo", "normalize", "normalize_observations"),
         ("td3", "noise_std", "exploration_noise"),
+        ("dqn", "prioritized_replay_alpha", "alpha"),
+        ("dqn", "prioritized_replay_beta", "beta"),
+        ("sac", "trained_agent", "init_from"),
     ],
 )
 def test_what_others_call_a_setting_is_what_the_algorithm_has_of_it(algo, name, meant):

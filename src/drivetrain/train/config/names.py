@@ -30,6 +30,7 @@ CALLED_ELSEWHERE = {
     "goal_selection_strategy": "hindsight_strategy", "n_stack": "frame_stack", "eval_freq": "eval_interval_steps",
     "n_eval_episodes": "eval_episodes", "save_freq": "checkpoint_interval_s", "tensorboard_log": "run_dir",
     "track": "wandb", "wandb_project_name": "wandb", "cuda": "device", "clip_vloss": "value_clip_range",
+    "prioritized_replay_alpha": "alpha", "prioritized_replay_beta": "beta", "trained_agent": "init_from",
 }  # fmt: skip
 """What Stable-Baselines3, its zoo and CleanRL call settings of ours; where there are two, no algorithm has both."""
 _NO_SETTINGS = {"callback": "callbacks=[...]", "env_id": "env", "seeds": "train_seeds(..., seeds=...)"}
