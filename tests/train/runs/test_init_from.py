@@ -178,6 +178,7 @@ def test_each_seed_begins_with_the_same_networks(learned, tmp_path):
             {"init_from": ..., "normalize_observations": True},
             "normalize_observations: expected False beside init_from, as .*run has it, got True; give the same",
         ),
+        ("dqn", "CartPole-v1", {"init_from": ..., "frame_stack": 2}, "frame_stack: expected 1 beside init_from, as"),
         (
             "dqn",
             "CartPole-v1",

@@ -1,5 +1,6 @@
 """What a new run is asked to begin with of another's, and whether it fits; said before anything starts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,11 @@ from drivetrain.train.run_dir.folder import require_run_dir
 from drivetrain.train.run_dir.initial import STATE, of_networks
 from drivetrain.train.run_dir.saving import change
 
-_OF_NETWORKS = ("hidden", "activation", "torso", "share_torso", "dueling", "num_atoms", "noisy")
-_OF_INPUTS = ("normalize_observations", "normalize_rewards")
+_OF_NETWORKS = {
+    "agent": ("hidden", "activation", "torso", "share_torso", "dueling", "num_atoms", "noisy"),
+    "environment": ("normalize_observations", "normalize_rewards"),
+}
+_OF_SPACES = {"environment": ("frame_stack",)}  # an environment may stack by itself
 
 
 class Beginning(NamedTuple):
@@ -66,11 +70,12 @@ def beginning(config: TrainConfig, interface: Interface) -> Beginning | None:
             "without freeze_encoder_after, or resume this one"
         )
     if (changed := change(interface, meta.get("interface") or {})) is not None:
+        _require_same(config, theirs, run_dir, _OF_SPACES)
         raise InvalidInput(
             f"init_from: expected a run in an environment with the spaces of {config.env!r}, got {run_dir}: "
             f"{changed}; give another, or leave it out"
         )
-    _require_same_networks(config, theirs, run_dir)
+    _require_same(config, theirs, run_dir, _OF_NETWORKS)
     _require_length(arrays, num_published(config, interface), run_dir)
     taken = of_networks(arrays)
     if config.agent.torso != "auto":  # else settings and spaces say what there is
@@ -89,9 +94,12 @@ def _settings(run_dir: Path, meta: dict[str, Any]) -> dict[str, Any]:
     return meta["config"]
 
 
-def _require_same_networks(config: TrainConfig, theirs: dict[str, Any], run_dir: Path) -> None:
+def _require_same(
+    config: TrainConfig, theirs: dict[str, Any], run_dir: Path, settings: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Refuse settings that are others than those of the run; names by part."""
     ours = config.to_dict()
-    for part, names in (("agent", _OF_NETWORKS), ("environment", _OF_INPUTS)):
+    for part, names in settings.items():
         here, there = ours[part], theirs.get(part, {})
         for name in (name for name in names if name in here and name in there):
             if here[name] == there[name] or (name == "torso" and _may_be_one(here[name], there[name])):
