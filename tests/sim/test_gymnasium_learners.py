@@ -10,7 +10,7 @@ pytest.importorskip("stable_baselines3", reason='needs the peers: pip install to
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecMonitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from drivetrain import sim
 from drivetrain.bench.sim.peers.learning_cleanrl import Learner, settings_for
@@ -41,12 +41,22 @@ def test_an_episode_that_ends_is_told_to_stable_baselines_with_how_it_ended():
         np.testing.assert_array_equal(obs, theirs[0])
         np.testing.assert_array_equal(done, theirs[2] | theirs[3])
         for index, info in enumerate(infos):
-            assert set(info) == ({"terminal_observation", "TimeLimit.truncated"} if done[index] else set())
+            assert set(info) == {"TimeLimit.truncated"} | ({"terminal_observation"} if done[index] else set())
+            assert info["TimeLimit.truncated"] is False
             if done[index]:
                 np.testing.assert_array_equal(info["terminal_observation"], theirs[4]["final_obs"][index])
-                assert info["TimeLimit.truncated"] is False
         num_ended += int(done.sum())
     assert num_ended > 3
+
+
+def test_infos_have_in_every_step_what_those_of_stable_baselines_own_vectors_have():
+    ours = SB3VecEnv("CartPole-v1", 2)
+    theirs = DummyVecEnv([lambda: gymnasium.make("drivetrain.sim:drivetrain/CartPole-v1")] * 2)
+    ours.reset(), theirs.reset()
+    for _ in range(40):
+        for left, right in zip(*(env.step(np.ones(2, np.int64))[3] for env in (ours, theirs)), strict=True):
+            assert left.keys() - {"terminal_observation"} == right.keys() - {"terminal_observation"}
+            assert left["TimeLimit.truncated"] is right["TimeLimit.truncated"] is False
 
 
 def test_an_episode_that_is_cut_off_is_told_as_such():

@@ -63,19 +63,18 @@ class SB3VecEnv(VecEnv):
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Take the step: observations, rewards, ends, and an info for each environment.
 
-        Of a step that ended an episode the info has `terminal_observation`, and `TimeLimit.truncated`: whether it was
-        only cut off.
+        Each info has `TimeLimit.truncated`, whether this step only cut the episode off, as SB3's own have; that of a
+        step that ended one also `terminal_observation`.
         """
         obs, reward, terminated, truncated, batch = self.batch.step(self.waiting)
         ended = terminated | truncated
         infos = of_each(batch, self.num_envs)
+        cut_off = (truncated & ~terminated).tolist()
         last = of_each(batch["final_info"], self.num_envs) if ended.any() else []
         for index in np.flatnonzero(ended):
-            infos[index] = {
-                **last[index],
-                "terminal_observation": batch["final_obs"][index],
-                "TimeLimit.truncated": bool(truncated[index] and not terminated[index]),
-            }
+            infos[index] = {**last[index], "terminal_observation": batch["final_obs"][index]}
+        for info, is_cut_off in zip(infos, cut_off, strict=True):
+            info["TimeLimit.truncated"] = is_cut_off
         return obs, reward, ended, infos
 
     def get_images(self) -> list[Any]:
