@@ -196,3 +196,12 @@ def test_several_numbers_never_share_a_draw_because_a_shape_was_left_out(draw, g
 def test_of_no_integers_the_first_is_drawn(generator):
     key = counter() if generator == "philox" else jax.random.key(0)
     np.testing.assert_array_equal(random.randint(key, (3, 2), jnp.array([5, 5]), jnp.array([2, 5])), 5)
+
+
+def test_a_start_from_a_random_key_is_told_to_draw_a_seed_from_it():
+    rollout, told = sim.compile(sim.make("CartPole-v1"), 3, 2, "numpy"), r"got a random key; .* jax.random.bits\(key\)$"
+    for key in (jax.random.key(4), jax.random.PRNGKey(4), jax.random.split(jax.random.key(4), 3)):
+        with pytest.raises(InvalidInput, match=told):
+            rollout.reset(key)
+    drawn = jax.random.bits(jax.random.key(4))
+    np.testing.assert_array_equal(rollout.reset(drawn).obs, jax.jit(rollout.reset)(drawn).obs)

@@ -33,7 +33,7 @@ from drivetrain.sim.engines.arrays import is_traced
 from drivetrain.sim.finding import built, marked, slow_file
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.gymnax import adapted
-from drivetrain.sim.held_keys import as_words
+from drivetrain.sim.held_keys import as_words, is_one
 from drivetrain.sim.narrowing import Narrow, Narrowed, checked_narrow
 from drivetrain.sim.policies import check_given
 from drivetrain.sim.random import Generator, check_generator, first_key
@@ -212,6 +212,8 @@ def check_seed(seed: Any) -> None:
     """Refuse what no key can be made of; an integer may be an array's or a traced one."""
     is_integer = getattr(getattr(seed, "dtype", None), "kind", "") in ("i", "u") and np.shape(seed) == ()
     if not (isinstance(seed, int) or is_integer):
+        if is_one(seed) or (getattr(seed, "dtype", None) == np.uint32 and seed.shape[-1:] == (2,)):  # of either kind
+            raise InvalidInput("seed: expected an integer, got a random key; draw one from it, jax.random.bits(key)")
         raise InvalidInput(f"seed: expected an integer, got {seed!r}")
     if not is_traced(seed) and not 0 <= int(seed) < NUM_SEEDS:
         raise InvalidInput(f"seed: expected one integer from 0 to {NUM_SEEDS - 1}, got {seed!r}")
