@@ -75,11 +75,15 @@ def test_a_python_branch_on_a_traced_value_names_the_line_and_the_remedy():
     refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\).*use jnp.where")
 
 
-def test_an_error_that_says_nothing_is_told_by_its_kind_and_line_alone():
-    def step(self, key, state, action, params):
+def test_an_error_that_says_nothing_is_told_by_its_kind_and_by_who_raised_it():
+    def is_over(state):  # as a base class leaves it to whoever derives from it
         raise NotImplementedError
 
-    refused(changed(step=step), r"`step` cannot be traced \(.*test_check_env.py:\d+\): NotImplementedError$")
+    def step(self, key, state, action, params):
+        return *Good.step(self, key, state, action, params)[:3], is_over(state), False, {}
+
+    told = r"`step` cannot be traced \(.*test_check_env.py:\d+\): NotImplementedError in `is_over`$"
+    refused(changed(step=step), told)
 
 
 def test_a_state_or_an_observation_of_other_types_after_a_step_is_told_with_both():

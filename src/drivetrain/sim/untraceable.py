@@ -7,6 +7,7 @@
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -118,10 +119,16 @@ def reason(what: str, error: Exception) -> str:
             f"it gives a {no_array[1]}{no_array[2] or ''}, and JAX passes on arrays alone: leave it out, or, if it is "
             "a class of arrays, register it with jax.tree_util.register_dataclass"
         )
-    told = f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__  # as of a bare `assert`
+    told = f"{type(error).__name__}: {text[:300]}" if text else f"{type(error).__name__} in `{raised_by(error)}`"
     if what == "action_space":
         told += "; action_space(params) gives something whose sample(key) draws with JAX, as drivetrain.sim.spaces do"
     return told
+
+
+def raised_by(error: Exception) -> str:
+    """The function that raised it: of a method that a base class leaves to its author, the one that is missing."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code.co_name
 
 
 def asked(name: str, what: str, ask: Callable[[], Answer]) -> Answer:
