@@ -336,6 +336,10 @@ def test_a_function_in_place_of_a_library_function_is_followed_or_refused(load, 
     assert len(set(marks)) == len(marks)
 
 
+def test_a_class_of_jax_that_is_written_in_c_is_none_that_was_replaced(load):
+    mark(load(ENV.replace("y = [", "z = jax.tree_util.GetAttrKey('x')\n        y = [")))
+
+
 @pytest.mark.parametrize(
     ("place", "name"),
     [("jax._src.lax.lax", "mul"), ("jax._src.random.core", "_randint"), ("jax._src.core", "ShapedArray"),

@@ -61,9 +61,10 @@ CONTENTS = (dict, list, set, frozenset, functools.partial, type(jax.lax.add_p))
 """What is not listed by its place, because something else may have been put into it."""
 CLOSURES = frozenset({"abc", "collections", "contextlib", "dataclasses", "functools", "reprlib"})
 """Modules of the standard library whose functions inside functions are followed through what they close over."""
-KINDS = frozenset(PACKAGES) | {"abc", "builtins", "collections", "dataclasses", "enum", "functools", "typing",
-                               "typing_extensions"}  # fmt: skip
-"""Packages of the classes of what is listed, so that a stand-in for a function is no function."""
+KINDS = frozenset(PACKAGES) | {"abc", "builtins", "collections", "dataclasses", "enum", "functools", "nanobind",
+                               "typing", "typing_extensions"}  # fmt: skip
+"""Packages of the classes of what is listed, so that a stand-in for a function is no function; nanobind's is that of
+classes written in C++, as the keys of paths in `jax.tree_util` are."""
 
 
 def root(name: Any) -> str:
