@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import random_actions
@@ -99,7 +100,7 @@ def test_the_engine_xla_names_what_does_not_fit_and_takes_arrays_of_any_library_
         (None, r"actions: expected one array int32\[2,3\], got none"),
         (actions.tolist(), r"actions: expected one array int32\[2,3\], got a list"),
         (actions[:1], r"actions: expected int32\[2,3\], got int32\[1,3\]"),
-        (jax.numpy.asarray(actions[:1]), r"actions: expected int32\[2,3\], got int32\[1,3\]; of JAX's arrays"),
+        (jax.numpy.asarray(actions[:1]), r"actions: expected int32\[2,3\], got int32\[1,3\]; give one of that shape"),
     ):
         with pytest.raises(InvalidInput, match=message):
             rollout(state, given)
@@ -181,3 +182,23 @@ def test_numbers_of_another_kind_are_told_to_be_converted_where_some_are_none_to
     rollout = sim.compile(sim.make("Pendulum-v1"), 1, 1, "numpy")
     with pytest.raises(InvalidInput, match=r"actions: expected float32\[1,1,1\], got float64\[1,1,1\]; convert it, as"):
         rollout(rollout.reset(), np.full((1, 1, 1), np.nan))
+
+
+@pytest.mark.parametrize("engine", ["native", "xla", "numpy"])
+def test_a_state_of_another_number_of_environments_is_told_as_that(engine):
+    env, actions = sim.make("CartPole-v1"), np.zeros((1, 3), np.int32)
+    rollout, larger = (sim.compile(env, number, 1, engine) for number in (3, 4))
+    told = "^state: expected one of 3 environments, .* got one of 4; begin with its own `reset`, or compile for as many"
+    for call in (rollout,) if engine == "numpy" else (rollout, jax.jit(rollout)):
+        with pytest.raises(InvalidInput, match=told):
+            call(larger.reset(), actions)
+
+
+def test_a_value_of_a_program_is_told_to_be_reshaped_or_converted_by_what_is_wrong_with_it():
+    rollout = sim.compile(sim.make("CartPole-v1"), 3, 1, "xla")
+    for actions, told in (
+        (jnp.zeros(3, jnp.int32), r"^actions: expected int32\[1,3\], got int32\[3\]; give one of that shape"),
+        (jnp.zeros((1, 3)), r"^actions: expected int32\[1,3\], got float32\[1,3\]; of JAX's .* x.astype\('int32'\)"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            jax.jit(rollout)(rollout.reset(), actions)

@@ -90,10 +90,13 @@ def checked_value(leaf: Any, form: Form) -> jax.Array | Array:
         )
     widens = array.dtype.kind in "iu" and form.dtype.kind in "iu" and np.can_cast(array.dtype, form.dtype)
     if array.shape != form.shape or not (array.dtype == form.dtype or widens):
-        raise InvalidInput(
-            f"{form.name}: expected {describe(form)}, got {describe(array)}; of JAX's arrays, and inside its "
-            "programs, nothing is converted that could lose something: reshape it, or convert it with astype"
-        )
+        remedy = "give one of that shape"
+        if array.shape == form.shape:
+            remedy = (
+                "of JAX's arrays, and inside its programs, nothing is converted that could lose something: convert it "
+                f"yourself, as with x.astype({form.dtype.name!r})"
+            )
+        raise InvalidInput(f"{form.name}: expected {describe(form)}, got {describe(array)}; {remedy}")
     return array.astype(form.dtype)
 
 

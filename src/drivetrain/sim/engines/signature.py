@@ -135,7 +135,20 @@ class Signature:
         Raises:
             InvalidInput: Something has another shape or type.
         """
-        return [taken(leaf, form) for leaf, form in zip(leaves, self.inputs, strict=True)]
+        try:
+            return [taken(leaf, form) for leaf, form in zip(leaves, self.inputs, strict=True)]
+        except InvalidInput as error:
+            self.refuse_other_number(leaves[0], error)
+            raise
+
+    def refuse_other_number(self, keys: Any, error: InvalidInput) -> None:
+        """Say of a state that it is one of another number of environments, in place of which array does not fit."""
+        got, expected = list(np.shape(keys)), list(self.inputs[0].shape)
+        if got[1:] == expected[1:] and got[0] != expected[0]:
+            raise InvalidInput(
+                f"state: expected one of {expected[0]} environments, for which this rollout was compiled, got one of "
+                f"{got[0]}; begin with its own `reset`, or compile for as many"
+            ) from error
 
     def given(self, state: RolloutState, actions: Tree, shared: Tree, taken: Taken = checked_array) -> Given:
         """A caller's arguments by what they are.
