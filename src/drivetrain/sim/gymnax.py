@@ -67,8 +67,9 @@ def adapted(env: Any) -> Any:
                 "parameters: take it apart (env, params = gymnax.make(name)), or let sim.from_gymnax(name) make it"
             )
         raise InvalidInput(
-            f"env: expected an environment with reset, step, action_space and default_params, got "
-            f"{type(env).__name__} without {', '.join(missing)}; sim.make(name) makes one of ours"
+            f"env: expected an environment in JAX with reset, step, action_space and default_params, got "
+            f"{type(env).__name__} without {', '.join(missing)}; sim.make(name) makes one of ours, and one of another "
+            "library needs an adapter that has them, as docs/sim.md shows"
         )
     if not all(hasattr(env, name) for name in ("step_env", "reset_env", "is_truncated")):
         return env

@@ -174,7 +174,7 @@ def test_a_space_where_a_function_is_expected_is_told():
         ("drivetrain/own_simulators:Wolk", "expected module:Name .*got 'own_simulators:Wolk' .*no attribute 'Wolk'"),
         ("drivetrain/nowhere_to_be_found:Walk", "expected module:Name .*No module named 'nowhere_to_be_found'"),
         ("drivetrain/own_simulators:np", "own_simulators:np: expected a class or function .*got module"),
-        ("drivetrain/own_simulators:State", "expected an environment with reset, step, .*got State without"),
+        ("drivetrain/own_simulators:State", "expected an environment in JAX with reset, step, .*got State without"),
         (
             "drivetrain/own_simulators:TwoActions",
             "real-valued Box actions, got Dict.*; give one of drivetrain.sim.spaces from its",
