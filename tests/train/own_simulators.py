@@ -1,7 +1,7 @@
 """Simulators as somebody has them in a module: drivetrain/own_simulators:Walk."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -96,6 +96,15 @@ class OfNamedTuple(Walk):
     """The same with parameters in a named tuple."""
 
     default_params = Params()
+
+
+class OfAnyParams(Walk):
+    """Parameters that are no numbers among others that are."""
+
+    default_params: ClassVar = {
+        "length": 10.0, "wind": 0.3, "gusts": {"low": 0.1}, "weights": np.ones(2), "steps": ((1, 2), (3,)), "on": True,
+        "max_steps": 3,
+    }  # fmt: skip
 
 
 class Optional(Walk):

@@ -223,6 +223,8 @@ def test_a_run_learns_from_environments_that_differ_and_goes_on(tmp_path, algo):
         ("dqn", "drivetrain/CartPole-v1", {"max_steps": -3e9}, r"expected a number of at least -2.147e\+09, got -30"),
         ("dqn", "drivetrain/CartPole-v1", {"weight": 1}, "no parameter 'weight': choose from gravity, "),
         ("ppo", "gymnax/CartPole-v1", {"weight": [1, 2]}, "no parameter 'weight': choose from .*gravity, "),
+        ("dqn", "drivetrain/own_simulators:OfAnyParams", {"a.b": 1}, "'a.b': choose from length, wind, max_steps$"),
+        ("dqn", "drivetrain/own_simulators:OfAnyParams", {"gusts": 1}, r"gusts of Walk is no single .*\(env_kwargs\)$"),
         ("dqn", "drivetrain/CartPole-v1", {"max_steps": 2.5}, "max_steps of CartPole-v1: expected a whole number"),
     ],
 )  # fmt: skip

@@ -96,11 +96,15 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     """A number of the kind that the simulator has there."""
     known = _by_name(env.default_params)
     if name not in known:
-        choice = f"choose from {', '.join(known)}" if known else "it has none that could be replaced by name"
+        single = [other for other, value in known.items() if _is_number(value)]
+        choice = f"choose from {', '.join(single)}" if single else "it has none that could be replaced by a number"
         raise UnfitParams(f"sim_params: {_name_of(env)} has no parameter {name!r}: {choice}")
+    if not _is_number(known[name]):
+        raise UnfitParams(
+            f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one; let what makes "
+            "the simulator take it (env_kwargs)"
+        )
     default = np.asarray(known[name])
-    if default.ndim or default.dtype.kind not in "fiu":
-        raise UnfitParams(f"sim_params: {name} of {_name_of(env)} is no single number, and cannot be given as one")
     most = float(np.finfo(np.float32).max if default.dtype.kind == "f" else np.iinfo(np.int32).max)
     least = -most if default.dtype.kind == "f" else float(np.iinfo(np.int32).min)
     if not least <= value <= most:
@@ -111,6 +115,15 @@ def _as_usual(env: Any, name: str, value: Any) -> Any:
     if not float(value).is_integer():
         raise UnfitParams(f"sim_params: {name} of {_name_of(env)}: expected a whole number, got {value}")
     return int(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a parameter is one number, which another can stand for."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):  # typed keys, rows of several lengths
+        return False
+    return not array.ndim and array.dtype.kind in "fiu"
 
 
 def _name_of(env: Any) -> str:
