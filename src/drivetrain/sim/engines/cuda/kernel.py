@@ -62,7 +62,8 @@ def own_source_of(traced: Traced) -> str:
     if written.scratch_nbytes > MOST_SCRATCH_NBYTES:
         raise CompileError(
             f"one environment needs {written.scratch_nbytes} bytes while it steps, and the limit of a thread on a GPU "
-            f'is {MOST_SCRATCH_NBYTES}: make its state and observation smaller, or compile with engine="native"'
+            f"is {MOST_SCRATCH_NBYTES}: make its arrays smaller, those between state and observation, too, "
+            'or compile with engine="native"'
         )
     return written.source
 

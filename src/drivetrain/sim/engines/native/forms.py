@@ -50,7 +50,8 @@ def write_forms(block: Block, layout: Layout) -> list[Written]:
     raise CompileError(
         f"one environment needs {written.scratch_nbytes} bytes while it steps, {written.heap_nbytes} of them for "
         f"arrays of {LEAST_SIZE} elements and more, and a native kernel has {MOST_HEAP_NBYTES} for these and "
-        f'{MOST_STACK_NBYTES} for the rest: make its state and observation smaller, or compile with engine="xla"'
+        f"{MOST_STACK_NBYTES} for the rest: make its arrays smaller, those between state and observation, "
+        'too, or compile with engine="xla"'
     )
 
 
