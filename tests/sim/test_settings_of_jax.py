@@ -62,13 +62,26 @@ def test_where_jax_looks_for_keys_that_are_used_twice_simulators_are_checked_as_
 
 @pytest.mark.whole
 def test_where_numbers_have_64_bits_the_block_that_is_told_of_has_those_of_32():
-    env, actions = sim.make("CartPole-v1"), np.ones((2, 3), np.int32)
+    env, actions = sim.make("Pong"), np.ones((2, 3), np.int32)
     rollout = sim.compile(env, 3, 2, "numpy")
     expected = rollout(rollout.reset(1), actions)
     with jax.enable_x64(True):
-        with pytest.raises(CompileError, match=r"float64: leave .*, or make, compile and reset within `with jax.ena"):
+        with pytest.raises(CompileError, match=r"int64: leave .*, or make and compile within `with jax.enable_x64\(F"):
             sim.compile(env, 3, 2, "numpy")
-        with jax.enable_x64(False):
-            rollout = sim.compile(env, 3, 2, "numpy")
-            state = rollout.reset(1)
-        assert_same(expected, rollout(state, actions))
+        for engine in ("numpy", "xla"):
+            with jax.enable_x64(False):
+                rollout = sim.compile(env, 3, 2, engine)
+            assert_same(expected, rollout(rollout.reset(1), actions))
+
+
+@pytest.mark.whole
+def test_a_rollout_has_the_same_numbers_where_others_have_64_bits():
+    with jax.enable_x64(False):
+        env, actions = sim.make("Pong"), np.ones((2, 3), np.int32)
+        venv, rollout = sim.make_vec(env, 3, "numpy", autoreset="same_step"), sim.compile(env, 3, 2, "xla")
+        expected = rollout(rollout.reset(7), actions)
+    program = jax.jit(lambda seed: rollout(rollout.reset(seed), actions))
+    with jax.enable_x64(True):
+        assert_same(expected, program(jax.numpy.int64(7)))
+        venv.reset(seed=7)
+        np.testing.assert_array_equal(venv.step(actions[0])[0], expected[1]["obs"][0])

@@ -41,6 +41,7 @@ from drivetrain.sim.recalling import Recalled
 from drivetrain.sim.trace import Traced, told_of_params, trace
 from drivetrain.sim.transition import first
 from drivetrain.sim.varying import Varied, carrying, varied
+from drivetrain.sim.width import Width
 
 KEPT = ("native", "cuda")
 """Engines that need no trace where the source of their kernel is kept."""
@@ -162,6 +163,7 @@ class Start:
         """Compiled at the first call."""
         self.num_envs, self.with_obs, self.engine = settings.num_envs, "obs" in settings.record, engine
         self.remembers = remembers
+        self.width = Width()
         self.rows = () if differing is None else differing.rows
 
         def one(words: jax.Array, rows: tuple[jax.Array, ...]) -> tuple[Tree, Tree]:
@@ -176,7 +178,9 @@ class Start:
         refuse_after_fork()
         check_seed(seed)
         is_word = isinstance(seed, int)  # of an array JAX makes what it can, as of a traced one
-        with jax.transfer_guard_host_to_device("allow"):  # a seed is no array of the caller's
+        if is_traced(seed) and seed.dtype.itemsize == 8:  # of a program with numbers of 64 bits
+            seed = seed.astype(np.uint32)
+        with self.width.held(), jax.transfer_guard_host_to_device("allow"):  # a seed is no array of the caller's
             whole = self.compiled(np.uint32(seed), self.rows) if is_word else self.state(seed, self.rows)
         return whole if self.engine == "xla" or is_traced(whole) else self.on_host(whole)
 

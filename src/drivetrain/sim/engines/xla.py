@@ -19,6 +19,7 @@ from drivetrain.sim.engines.signature import STEP, Signature
 from drivetrain.sim.forked import refuse_after_fork
 from drivetrain.sim.ir.importer.importer import source_line
 from drivetrain.sim.trace import Traced
+from drivetrain.sim.width import Width
 
 
 def build(traced: Traced, settings: Settings) -> Runner:
@@ -41,15 +42,16 @@ def build(traced: Traced, settings: Settings) -> Runner:
         (keys, number, env, done), recorded = jax.lax.scan(body, start, actions, settings.num_steps)
         return RolloutState(env, keys, number, done, None), recorded
 
-    signature = Signature(traced, settings)
+    signature, width = Signature(traced, settings), Width()
 
     def call(state: RolloutState, actions: Tree, shared: Tree = ()) -> tuple[RolloutState, dict[str, Tree]]:
         refuse_after_fork()
-        leaves = signature.flat(state, actions, shared)
-        if is_like(state.step, STEP) and all(map(is_like, leaves, signature.inputs)):
-            with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
-                return run(state, actions, shared)
-        return run(*converted(signature, state, actions, shared))
+        with width.held():
+            leaves = signature.flat(state, actions, shared)
+            if is_like(state.step, STEP) and all(map(is_like, leaves, signature.inputs)):
+                with contextlib.suppress(TypeError, ValueError):  # of JAX, whose words do not name what does not fit
+                    return run(state, actions, shared)
+            return run(*converted(signature, state, actions, shared))
 
     return call
 

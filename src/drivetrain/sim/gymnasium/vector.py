@@ -34,6 +34,7 @@ from drivetrain.sim.random import Generator, check_generator, first_key
 from drivetrain.sim.registry import UnknownOption, make
 from drivetrain.sim.trace import Once, told_of_params
 from drivetrain.sim.varying import varied
+from drivetrain.sim.width import Width
 
 Array = npt.NDArray[Any]
 Step = tuple[Tree, Array, Array, Array, dict[str, Any]]
@@ -93,6 +94,7 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
         first_user()  # spaces are made by JAX; forks of this process are refused by who makes this, or at `reset`
         self._engine: Engine = engine
         self._generator: Generator = generator
+        self._width = Width()
         self.num_envs = num_envs
         modes = render_modes(self.env)
         self.autoreset_mode = MODES[self._settings.autoreset]
@@ -119,17 +121,18 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
     def rollout(self) -> Rollout:
         """The compiled step; made when it is first needed, which is at the first `reset`."""
         settings = self._settings
-        return compile(
-            self.env,
-            settings.num_envs,
-            1,
-            self._engine,
-            self.params,
-            settings.record,
-            autoreset=settings.autoreset,
-            num_threads=settings.num_threads,
-            generator=self._generator,
-        )
+        with self._width.held():
+            return compile(
+                self.env,
+                settings.num_envs,
+                1,
+                self._engine,
+                self.params,
+                settings.record,
+                autoreset=settings.autoreset,
+                num_threads=settings.num_threads,
+                generator=self._generator,
+            )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Tree, dict[str, Any]]:
         """Start episodes: all, or those of `options["reset_mask"]`.

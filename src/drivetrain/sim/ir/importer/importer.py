@@ -243,7 +243,7 @@ class Importer:
             if name.endswith("64") and jax.config.read("jax_enable_x64"):
                 remedy = (
                     "leave JAX's setting jax_enable_x64 off, which makes Python's and NumPy's numbers so wide, or "
-                    "make, compile and reset within `with jax.enable_x64(False):`"
+                    "make and compile within `with jax.enable_x64(False):`"
                 )
             raise self.unsupported(f"{what} of type {name}", remedy)
 
