@@ -300,6 +300,19 @@ def test_so_is_mujoco_before_it_ends_the_process(policy_of, no_display):
         policy_of("test_video:DrawnByMujoco").watch()
 
 
+def test_so_is_what_sdl_refuses_itself(policy_of, monkeypatch, no_display):
+    def init():
+        raise pygame.error("No available video device")  # as of 2.0.22; later ones draw to nowhere
+
+    monkeypatch.setattr(pygame.display, "init", init)
+    policy = policy_of("test_video:Windowed")
+    with pytest.raises(InvalidInput, match=r"Windowed' cannot be shown in a window: there is no display"):
+        policy.watch()
+    monkeypatch.setenv("DISPLAY", ":0")
+    with pytest.raises(EnvironmentFault, match="No available video device"):
+        policy.watch()
+
+
 def test_on_the_command_line_one_sentence_says_so(policy_of, monkeypatch, no_display, tmp_path, capfd):
     monkeypatch.setenv("XDG_RUNTIME_DIR", "absent")  # which is as it was afterwards
     monkeypatch.delenv("XDG_RUNTIME_DIR")

@@ -253,6 +253,8 @@ class Environment:
             raise error
         if isinstance(error, SystemExit):
             refuse(self._env_id, self._num_steps, f"expected an answer, and it left the program ({error!r})")
+        if "No available video device" in message_of(error) and self._env.render_mode == "human":  # as of SDL 2.0.22
+            self._refuse_window(error)
         last = traceback.extract_tb(error.__traceback__)[-1]
         is_unpacking = isinstance(error, TypeError | ValueError) and "unpack" in str(error)
         if is_unpacking and Path(last.filename).is_relative_to(GYMNASIUM):
@@ -303,16 +305,19 @@ class Environment:
         Raises:
             InvalidInput: There is no display: MuJoCo would end the process, pygame and Atari's games draw to nowhere.
         """
-        if any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
-            return
         display = getattr(sys.modules.get("pygame"), "display", None)
         nowhere = display is not None and display.get_init() and display.get_driver() in ("offscreen", "dummy")
         nowhere = nowhere or hasattr(self._env.unwrapped, "ale")  # whose SDL is its own, and tells nobody
         if self._env.has_wrapper_attr("mujoco_renderer") or (nowhere and "SDL_VIDEODRIVER" not in os.environ):
+            self._refuse_window()
+
+    def _refuse_window(self, error: BaseException | None = None) -> None:
+        """Where there is no display."""
+        if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")):
             raise InvalidInput(
                 f"environment {self._env_id!r} cannot be shown in a window: there is no display here (neither DISPLAY "
                 "nor WAYLAND_DISPLAY is set); draw a video: `drivetrain eval RUN --video FILE`, or record(file)"
-            )
+            ) from error
 
     @property
     def frames_per_s(self) -> float:
