@@ -108,7 +108,8 @@ def expected_calls(blocks: Blocks, calls: CallsInBlocks) -> Floats:
         sums = [np.bincount(rounds, np.where(on, column, 0.0)) for column in columns.T]
         return (np.stack(sums, axis=1) / num_on[:, None])[rounds]
 
-    per_known, *_ = np.linalg.lstsq((known - mean_where_on(known))[on], (calls.num - mean_where_on(calls.num))[on])
+    deviations = (known - mean_where_on(known))[on], (calls.num - mean_where_on(calls.num))[on]
+    per_known, *_ = np.linalg.lstsq(*deviations, rcond=None)  # the default since NumPy 2.0
     predicted = known @ per_known
     return np.where(on[:, None], predicted + mean_where_on(calls.num - predicted), 0.0)
 
