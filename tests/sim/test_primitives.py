@@ -85,6 +85,21 @@ def test_logarithms_and_derivatives_compile_however_the_installed_jax_writes_the
     assert_same(expected, applied(function, x, engine=engine))
 
 
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_polynomials_compile_however_the_installed_jax_writes_them(engine):
+    """JAX 0.12 has a primitive of its own for them, `polynomial`."""
+
+    def function(x, k):
+        several = jax.vmap(jnp.polyval, in_axes=(1, None))(jnp.stack([x, 2 * x, x * x]), x[:2])
+        single = jnp.polyval(jnp.arange(3), k)
+        return single, several, jnp.polyval(jnp.linspace(-1, 1, 12), x), jax.grad(lambda y: jnp.polyval(x, y))(x[0])
+
+    x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
+    k = np.arange(-8, 8, dtype=np.int32)
+    expected = jax.jit(jax.vmap(function))(x, k)
+    assert_same(expected, applied(function, x, k, engine=engine))
+
+
 def test_a_write_beyond_an_array_is_clipped_or_dropped_as_by_xla():
     def function(x, k):
         return [x.at[k].add(1, mode=mode) for mode in ("clip", "drop", "promise_in_bounds")]

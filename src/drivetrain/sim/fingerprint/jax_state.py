@@ -20,7 +20,7 @@ import numpy as np
 from drivetrain.sim.fingerprint.code import Escape
 from drivetrain.sim.ir.importer import is_key
 
-KNOWN = {(0, 10), (0, 11)}
+KNOWN = {(0, 10), (0, 11), (0, 12)}
 """Versions of JAX for which this, and the list in trusted.py, have been tested."""
 JITTED = type(jax.jit(lambda: 0))
 PLAIN = (type(None), bool, int, float, str, bytes, enum.Enum)
@@ -61,6 +61,8 @@ def plain(value: Any) -> str:
         return repr(value)
     if isinstance(value, tuple | list):
         return f"{type(value).__name__}({', '.join(map(plain, value))})"
+    if isinstance(value, frozenset):  # as of JAX 0.12
+        return f"frozenset({', '.join(sorted(map(plain, value)))})"
     if value is private("jax._src.core", "top_axis_env"):
         return "no axes"
     if value is private("jax._src.mesh", "empty_abstract_mesh"):  # None until JAX 0.10

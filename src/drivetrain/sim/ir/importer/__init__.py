@@ -1,6 +1,6 @@
 """Reads a jaxpr into the representation: the only package that knows how JAX writes programs down.
 
-Written against JAX 0.10 and 0.11, without its private modules. `importer.py` walks; a file for each family of
+Written against JAX 0.10 to 0.12, without its private modules. `importer.py` walks; a file for each family of
 primitives holds the handlers, which are known as soon as they are imported here.
 """
 

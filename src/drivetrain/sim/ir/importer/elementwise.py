@@ -105,6 +105,17 @@ def _log2(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     return at.builder.elementwise("mul", x, at.builder.full(x.shape, 1 / math.log(2), x.dtype))
 
 
+@handles("polynomial")
+def _polynomial(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
+    """By Horner's rule, as XLA computes it: what JAX has since 0.12 in `jnp.polyval`; numbers alone fit any shape."""
+    shape = eqn.outvars[0].aval.shape
+    x, *coefficients = (at.builder.broadcast(value, shape, range(len(value.shape))) for (value,) in inputs)
+    result = coefficients.pop()
+    while coefficients:
+        result = at.builder.elementwise("add", at.builder.elementwise("mul", result, x), coefficients.pop())
+    return result
+
+
 @handles("integer_pow")
 def _integer_pow(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     """By squaring, as XLA does."""
