@@ -2,9 +2,9 @@
 //
 //   y  = r(x) @ r(w)           dw = r(x)^T @ r(dy)           dx = r(dy) @ r(w)^T
 //
-// where r(x) is r(max(x, 0)) behind rectified units, and dx zero where x is not above zero. Rounded to the nearest, ties
-// to even; NaN stays NaN. By the tiles of processors that have them (Intel's AMX), where numbers smaller than 2^-126
-// count as zero; the portable loops are there to be compared with.
+// where r(x) is r(max(x, 0)) behind rectified units, and dx zero where x is not above zero. Rounded to the nearest,
+// ties to even; NaN stays NaN. By the tiles of processors that have them (Intel's AMX), where numbers smaller than
+// 2^-126 count as zero; the portable loops are there to be compared with.
 //
 // Both factors are rounded into tiles first, as these instructions want them, each word two numbers that are summed up
 // one after the other; what is beyond a matrix is zero.

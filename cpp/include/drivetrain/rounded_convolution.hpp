@@ -152,7 +152,8 @@ DRIVETRAIN_KERNEL inline void copy_across(const Half* first, bool first_there, c
 }  // namespace tiles
 #endif
 
-/// y of `num` images x: bytes [channels, height, width], or numbers [height, width, channels] of which max(x, 0) is seen.
+/// y of `num` images x: bytes [channels, height, width], or numbers [height, width, channels], of which max(x, 0) is
+/// seen.
 template <class Number>
 void forward(const Layer& layer, std::size_t num, const Number* x, const float* w, const float* bias, float* y,
              ConvolutionWorkspace& work, By by) noexcept {
