@@ -66,4 +66,27 @@ inline std::vector<double> seen(const Layer& layer, const std::vector<std::uint8
   return x;
 }
 
+/// Layers of bytes.
+inline const Layer kLayersOfBytes[] = {
+    {84, 84, 4, 8, 4, 32}, {36, 41, 1, 8, 4, 32}, {37, 36, 3, 8, 4, 32}, {40, 44, 12, 8, 4, 16}, {9, 10, 2, 3, 1, 48}};
+
+/// One NaN in the numbers of an image and one in the slopes, which are seen in all that they take part in.
+struct WithNan {
+  Layer layer{5, 6, 32, 3, 1, 16};
+  Numbers z, w, bias, dy;
+
+  WithNan()
+      : z(layer.size(), -1), w(layer.taps() * layer.num_out, 1), bias(layer.num_out, 0), dy(layer.out_size(), 0) {
+    z[0] = kNan;                      // seen by the first output alone
+    dy[layer.out_size() - 1] = kNan;  // the last channel of the last output
+  }
+
+  template <class Ours>
+  void check(const Ours& ours) const {
+    for (std::size_t i = 0; i < ours.y.size(); ++i) CHECK(std::isnan(ours.y[i]) == (i < layer.num_out));
+    CHECK(std::isnan(ours.dbias[layer.num_out - 1]) && ours.dbias[0] == 0);
+    CHECK(std::isnan(ours.dw[layer.num_out - 1]));
+  }
+};
+
 }  // namespace drivetrain::test

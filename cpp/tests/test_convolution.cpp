@@ -76,19 +76,6 @@ void test_bytes(const Layer& layer, double background, Workspace& work, SimdLeve
   check_close(ours.dbias, plain.dbias);
 }
 
-void test_nan_is_kept(SimdLevel simd) {
-  const Layer layer{5, 6, 16, 3, 1, 16};
-  Workspace work;
-  Numbers z(layer.size(), -1), dy(layer.out_size(), 0);
-  const Numbers w(layer.taps() * layer.num_out, 1), bias(layer.num_out, 0);
-  z[0] = kNan;                     // seen by the first output alone
-  dy[layer.out_size() - 1] = kNan;  // the last channel of the last output
-  const Ours<float> ours(layer, 1, z, w, bias, dy, work, simd);
-  for (std::size_t i = 0; i < ours.y.size(); ++i) CHECK(std::isnan(ours.y[i]) == (i < layer.num_out));
-  CHECK(std::isnan(ours.dbias[layer.num_out - 1]) && ours.dbias[0] == 0);
-  CHECK(std::isnan(ours.dw[layer.num_out - 1]));
-}
-
 }  // namespace
 
 int main() {
@@ -98,10 +85,10 @@ int main() {
     for (const Layer& layer : {Layer{20, 20, 32, 4, 2, 64}, Layer{9, 9, 64, 3, 1, 64}, Layer{5, 7, 16, 3, 1, 16},
                                Layer{7, 5, 48, 4, 2, 48}, Layer{3, 3, 16, 3, 1, 272}, Layer{8, 11, 272, 2, 3, 32}})
       for (double kept : {0.0, 0.3, 1.0}) test_units(layer, kept, work, simd);
-    for (const Layer& layer : {Layer{84, 84, 4, 8, 4, 32}, Layer{36, 41, 1, 8, 4, 32}, Layer{37, 36, 3, 8, 4, 32},
-                               Layer{40, 44, 12, 8, 4, 16}, Layer{9, 10, 2, 3, 1, 48}})
+    for (const Layer& layer : kLayersOfBytes)
       for (double background : {0.0, 0.9, 1.0}) test_bytes(layer, background, work, simd);
-    test_nan_is_kept(simd);
+    const WithNan nan;
+    nan.check(Ours<float>(nan.layer, 1, nan.z, nan.w, nan.bias, nan.dy, work, simd));
     std::printf("%s: equal to plain loops\n", simd_name(simd));
   }
 }

@@ -82,19 +82,6 @@ void test_bytes(const Layer& layer, std::size_t num, ConvolutionWorkspace& work,
   check_close(ours.dbias, drawn.dbias);
 }
 
-void test_nan_is_kept(By by) {
-  const Layer layer{5, 6, 32, 3, 1, 16};
-  ConvolutionWorkspace work;
-  Numbers z(layer.size(), -1), dy(layer.out_size(), 0);
-  const Numbers w(layer.taps() * layer.num_out, 1), bias(layer.num_out, 0);
-  z[0] = kNan;                      // seen by the first output alone
-  dy[layer.out_size() - 1] = kNan;  // the last channel of the last output
-  const Ours<float> ours(layer, 1, z, w, bias, dy, work, by);
-  for (std::size_t i = 0; i < ours.y.size(); ++i) CHECK(std::isnan(ours.y[i]) == (i < layer.num_out));
-  CHECK(std::isnan(ours.dbias[layer.num_out - 1]) && ours.dbias[0] == 0);
-  CHECK(std::isnan(ours.dw[layer.num_out - 1]));
-}
-
 }  // namespace
 
 int main() {
@@ -105,10 +92,9 @@ int main() {
     for (const Layer& layer : {Layer{20, 20, 32, 4, 2, 64}, Layer{9, 9, 64, 3, 1, 64}, Layer{5, 7, 32, 3, 1, 16},
                                Layer{7, 5, 48, 4, 2, 48}, Layer{8, 11, 32, 2, 3, 32}})
       for (const std::size_t num : {1, 5}) test_units(layer, num, work, by);
-    for (const Layer& layer : {Layer{84, 84, 4, 8, 4, 32}, Layer{36, 41, 1, 8, 4, 32}, Layer{37, 36, 3, 8, 4, 32},
-                               Layer{40, 44, 12, 8, 4, 16}, Layer{9, 10, 2, 3, 1, 48}})
-      test_bytes(layer, 3, work, by);
-    test_nan_is_kept(by);
+    for (const Layer& layer : kLayersOfBytes) test_bytes(layer, 3, work, by);
+    const WithNan nan;
+    nan.check(Ours<float>(nan.layer, 1, nan.z, nan.w, nan.bias, nan.dy, work, by));
     std::printf("%s: equal to plain loops\n", by == By::kTiles ? "tiles" : "loops");
   }
 }

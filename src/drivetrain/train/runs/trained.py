@@ -99,14 +99,11 @@ class TrainedPolicy:
         """
         try:
             set_row(self._row, 0, self._encode(observation))
-        except NoSuchCategory as error:
-            raise InvalidInput(f"observation: {error}") from error
         except Exception as error:  # what is given may be anything
-            raise InvalidInput(
-                f"observation: expected one of {self.config.env!r}, of {in_line(self._space)}, got "
-                f"{kind_of(observation)}; `make_env()` makes an environment that gives such, and `policy.batch` takes "
-                "those of several at once"
-            ) from error
+            remedy = (
+                "`make_env()` makes an environment that gives such, and `policy.batch` takes those of several at once"
+            )
+            raise self._unfit("observation", "one of", ", of", observation, remedy, error) from error
         return self._decode(self._acted(self._row, "observation")[0])
 
     def batch(self, observations: Any) -> NDArray[Any]:
@@ -127,14 +124,18 @@ class TrainedPolicy:
             rows = self._interface.zero_observations(len(each))
             for index, observation in enumerate(each):
                 set_row(rows, index, self._encode(observation))
-        except NoSuchCategory as error:
-            raise InvalidInput(f"observations: {error}") from error
         except Exception as error:  # what is given may be anything
-            raise InvalidInput(
-                f"observations: expected those of several environments {self.config.env!r}, each of "
-                f"{in_line(self._space)}, got {kind_of(observations)}; one by itself is `policy(observation)`"
-            ) from error
+            which, remedy = "those of several environments", "one by itself is `policy(observation)`"
+            raise self._unfit("observations", which, ", each of", observations, remedy, error) from error
         return np.stack([self._decode(action) for action in self._acted(rows, "observations")])
+
+    def _unfit(self, name: str, which: str, of: str, given: Any, remedy: str, error: Exception) -> InvalidInput:
+        """The error of what cannot be stored as observations."""
+        if isinstance(error, NoSuchCategory):
+            return InvalidInput(f"{name}: {error}")
+        return InvalidInput(
+            f"{name}: expected {which} {self.config.env!r}{of} {in_line(self._space)}, got {kind_of(given)}; {remedy}"
+        )
 
     def _acted(self, rows: Arrays, name: str) -> Any:
         """The agent's choices."""
