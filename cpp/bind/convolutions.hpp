@@ -92,18 +92,18 @@ struct Rounded {
   static bool forward(const convolution::Layer& layer, std::size_t num, const Number* x, const float* w,
                       const float* bias, float* y) noexcept {
     return with_memory<Number>(layer,
-                               [&](auto& work) { rounded::forward(layer, num, x, w, bias, y, work, kRoundedBy); });
+                               [&](auto& work) { rounded::forward(layer, num, x, w, bias, y, work, rounded_by()); });
   }
   template <class Number>
   static bool weight_slopes(const convolution::Layer& layer, std::size_t num, const Number* x, const float* dy,
                             float* dw, float* dbias) noexcept {
     return with_memory<Number>(
-        layer, [&](auto& work) { rounded::weight_slopes(layer, num, x, dy, dw, dbias, work, kRoundedBy); });
+        layer, [&](auto& work) { rounded::weight_slopes(layer, num, x, dy, dw, dbias, work, rounded_by()); });
   }
   static bool input_slopes(const convolution::Layer& layer, std::size_t num, const float* z, const float* w,
                            const float* dy, float* dz) noexcept {
     return with_memory<float>(layer,
-                              [&](auto& work) { rounded::input_slopes(layer, num, z, w, dy, dz, work, kRoundedBy); });
+                              [&](auto& work) { rounded::input_slopes(layer, num, z, w, dy, dz, work, rounded_by()); });
   }
 
  private:

@@ -8,14 +8,14 @@
 
 namespace drivetrain::bind {
 
-/// Runs `run(sizes, index, workspace)` for each product of z [.., rows, num_in] and w [.., num_in, num_out] to y.
-template <class Run>
-bool for_each_rectified(const Matrices& z, const Matrices& w, const Matrices& y, Run&& run) {
-  if (!z.fit || !w.is(z.num, z.columns, w.columns) || !y.is(z.num, z.rows, w.columns)) return false;
-  const rectified::Sizes sizes{z.rows, z.columns, w.columns};
-  static thread_local rectified::Workspace work;
+/// Runs `run(sizes, index, workspace)` for each product of x [.., rows, num_in] and w [.., num_in, num_out] to y.
+template <class Workspace, class Run>
+bool for_each_product(const Matrices& x, const Matrices& w, const Matrices& y, Run&& run) {
+  if (!x.fit || !w.is(x.num, x.columns, w.columns) || !y.is(x.num, x.rows, w.columns)) return false;
+  const rectified::Sizes sizes{x.rows, x.columns, w.columns};
+  static thread_local Workspace work;
   if (!work.reserve(sizes)) return false;
-  for (std::size_t i = 0; i < z.num; ++i) run(sizes, i, work);
+  for (std::size_t i = 0; i < x.num; ++i) run(sizes, i, work);
   return true;
 }
 
@@ -26,7 +26,7 @@ inline constexpr char kRectifiedMisfit[] =
 inline xla::Error* rectified_product(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices z(*args[0]), w(*args[1]), y(*rets[0]);
-    return for_each_rectified(z, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
+    return for_each_product<rectified::Workspace>(z, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
       rectified::product(sizes, z[i], w[i], y[i], work, kSimd);
     });
   });
@@ -36,7 +36,7 @@ inline xla::Error* rectified_product(xla::CallFrame* frame) {
 inline xla::Error* rectified_weight_slopes(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices z(*args[0]), dy(*args[1]), dw(*rets[0]);
-    return for_each_rectified(z, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+    return for_each_product<rectified::Workspace>(z, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
       rectified::weight_slopes(sizes, z[i], dy[i], dw[i], work, kSimd);
     });
   });
@@ -47,7 +47,7 @@ inline xla::Error* rectified_input_slopes(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kRectifiedMisfit, [](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices z(*args[0]), w(*args[1]), dy(*args[2]), dz(*rets[0]);
     return dz.is(z.num, z.rows, z.columns) &&
-           for_each_rectified(z, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+           for_each_product<rectified::Workspace>(z, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
              rectified::input_slopes(sizes, z[i], w[i], dy[i], dz[i], work, kSimd);
            });
   });
@@ -55,18 +55,9 @@ inline xla::Error* rectified_input_slopes(xla::CallFrame* frame) {
 
 inline constexpr char kRoundedMisfit[] =
     "a product of rounded factors: expected float32 [.., rows, inputs] by [.., inputs, outputs], and memory to work in";
-inline const rounded::By kRoundedBy = rounded::has_tiles() ? rounded::By::kTiles : rounded::By::kLoops;
 
-/// Runs `run(sizes, index, workspace)` for each product of x [.., rows, num_in] and w [.., num_in, num_out] to y.
-template <class Run>
-bool for_each_rounded(const Matrices& x, const Matrices& w, const Matrices& y, Run&& run) {
-  if (!x.fit || !w.is(x.num, x.columns, w.columns) || !y.is(x.num, x.rows, w.columns)) return false;
-  const rounded::Sizes sizes{x.rows, x.columns, w.columns};
-  static thread_local rounded::Workspace work;
-  if (!work.reserve(sizes)) return false;
-  for (std::size_t i = 0; i < x.num; ++i) run(sizes, i, work);
-  return true;
-}
+/// Asked for by who calls, not by who imports: the system allows tiles to a process as a whole.
+inline rounded::By rounded_by() noexcept { return rounded::has_tiles() ? rounded::By::kTiles : rounded::By::kLoops; }
 
 inline bool is_rectified(const xla::CallFrame* frame) noexcept { return xla::integer(frame, "rectified") != 0; }
 
@@ -74,8 +65,8 @@ inline bool is_rectified(const xla::CallFrame* frame) noexcept { return xla::int
 inline xla::Error* rounded_product(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices x(*args[0]), w(*args[1]), y(*rets[0]);
-    return for_each_rounded(x, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
-      rounded::product(sizes, is_rectified(frame), x[i], w[i], y[i], work, kRoundedBy);
+    return for_each_product<rounded::Workspace>(x, w, y, [&](const auto& sizes, std::size_t i, auto& work) {
+      rounded::product(sizes, is_rectified(frame), x[i], w[i], y[i], work, rounded_by());
     });
   });
 }
@@ -84,8 +75,8 @@ inline xla::Error* rounded_product(xla::CallFrame* frame) {
 inline xla::Error* rounded_weight_slopes(xla::CallFrame* frame) {
   return answer<2, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices x(*args[0]), dy(*args[1]), dw(*rets[0]);
-    return for_each_rounded(x, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
-      rounded::weight_slopes(sizes, is_rectified(frame), x[i], dy[i], dw[i], work, kRoundedBy);
+    return for_each_product<rounded::Workspace>(x, dw, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+      rounded::weight_slopes(sizes, is_rectified(frame), x[i], dy[i], dw[i], work, rounded_by());
     });
   });
 }
@@ -95,8 +86,8 @@ inline xla::Error* rounded_input_slopes(xla::CallFrame* frame) {
   return answer<3, 1>(frame, kRoundedMisfit, [&](xla::Buffer* const* args, xla::Buffer* const* rets) {
     const Matrices x(*args[0]), w(*args[1]), dy(*args[2]), dx(*rets[0]);
     return dx.is(x.num, x.rows, x.columns) &&
-           for_each_rounded(x, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
-             rounded::input_slopes(sizes, is_rectified(frame), x[i], w[i], dy[i], dx[i], work, kRoundedBy);
+           for_each_product<rounded::Workspace>(x, w, dy, [&](const auto& sizes, std::size_t i, auto& work) {
+             rounded::input_slopes(sizes, is_rectified(frame), x[i], w[i], dy[i], dx[i], work, rounded_by());
            });
   });
 }

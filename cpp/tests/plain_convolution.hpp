@@ -3,18 +3,15 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
-#include "check.hpp"
 #include "drivetrain/convolution.hpp"
+#include "matrices.hpp"
 
 namespace drivetrain::test {
 
 using convolution::Layer;
 using Numbers = std::vector<float>;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 inline Numbers random_numbers(Random& random, std::size_t size, double kept) {
   Numbers numbers(size);

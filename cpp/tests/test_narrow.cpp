@@ -3,21 +3,13 @@
 
 #include <functional>
 
-#include "check.hpp"
+#include "matrices.hpp"
 
 using namespace drivetrain;
 using narrow::Sizes;
-using test::Random;
+using namespace test;
 
 namespace {
-
-using Matrix = std::vector<float>;
-
-Matrix random_matrix(Random& random, std::size_t size) {
-  Matrix matrix(size);  // exactly as much memory as it needs, so that a sanitizer sees what is beyond
-  for (float& x : matrix) x = static_cast<float>(random.uniform() - 0.5);
-  return matrix;
-}
 
 /// Whether got [rows, columns] is the sum over `depth` terms at each place.
 void check_sums(const Matrix& got, std::size_t rows, std::size_t columns, std::size_t depth,

@@ -2,30 +2,19 @@
 #include "drivetrain/rectified.hpp"
 
 #include <algorithm>
-#include <limits>
 
-#include "check.hpp"
+#include "matrices.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::rectified;
-using test::Random;
+using namespace test;
 
 namespace {
-
-using Matrix = std::vector<float>;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Case {
   Sizes sizes;
   double positive, alive;  // shares: of z above zero, of columns of dy with anything in them
 };
-
-Matrix random_matrix(Random& random, std::size_t size) {
-  Matrix matrix(size);
-  for (float& x : matrix) x = static_cast<float>(random.uniform() - 0.5);
-  return matrix;
-}
 
 /// The products of one case, each in exactly as much memory as it needs, so that a sanitizer sees what is beyond.
 struct Products {
@@ -85,20 +74,12 @@ void test_products(const Case& one, Workspace& work, SimdLevel simd) {
   CHECK(got.y == again.y && got.dw == again.dw && got.dz == again.dz);
 }
 
-void test_nan_is_kept(SimdLevel simd) {
-  const Sizes sizes{17, 70, 66};
-  Workspace work;
+void test_nan_is_kept(Workspace& work, SimdLevel simd) {
+  const MatricesWithNan nan;
+  const Sizes sizes{nan.rows, nan.num_in, nan.num_out};
   CHECK(work.reserve(sizes));
-  Matrix z(sizes.rows * sizes.num_in, -1), dy(sizes.rows * sizes.num_out, 0);
-  const Matrix w(sizes.num_in * sizes.num_out, 1);
-  z[3 * sizes.num_in + 69] = kNan;   // the last column, in row 3
-  dy[5 * sizes.num_out + 65] = kNan;
-  z[5 * sizes.num_in + 2] = 1;
-  const Products got(sizes, z, w, dy, work, simd);
-  for (std::size_t i = 0; i < sizes.rows; ++i)
-    for (std::size_t j = 0; j < sizes.num_out; ++j) CHECK(std::isnan(got.y[i * sizes.num_out + j]) == (i == 3));
-  CHECK(std::isnan(got.dw[2 * sizes.num_out + 65]));
-  CHECK(std::isnan(got.dz[5 * sizes.num_in + 2]));
+  const Products got(sizes, nan.z, nan.w, nan.dy, work, simd);
+  nan.check(got.y, got.dw, got.dz);
 }
 
 }  // namespace
@@ -112,7 +93,7 @@ int main() {
           Sizes{130, 63, 72}, Sizes{16, 200, 1}, Sizes{9, 300, 40}, Sizes{70, 64, 256}})
       for (double positive : {0.0, 0.02, 0.4, 1.0})
         for (double alive : {0.0, 0.3, 0.95, 1.0}) test_products({sizes, positive, alive}, work, simd);
-    test_nan_is_kept(simd);
+    test_nan_is_kept(work, simd);
     std::printf("%s: equal to plain loops\n", simd_name(simd));
   }
 }

@@ -4,23 +4,13 @@
 #include <cmath>
 #include <limits>
 
-#include "check.hpp"
+#include "matrices.hpp"
 
 using namespace drivetrain;
 using namespace drivetrain::rounded;
-using test::Random;
+using namespace test;
 
 namespace {
-
-using Matrix = std::vector<float>;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-Matrix random_matrix(Random& random, std::size_t size) {
-  Matrix matrix(size);
-  for (float& x : matrix) x = static_cast<float>(random.uniform() - 0.5);
-  return matrix;
-}
 
 /// The products of one case, each in exactly as much memory as it needs, so that a sanitizer sees what is beyond.
 struct Products {
@@ -52,7 +42,7 @@ void test_products(const Sizes& sizes, bool rectified, Workspace& work, By by) {
                dy = random_matrix(random, rows * num_out);
   CHECK(work.reserve(sizes));
   const Products got(sizes, rectified, x, w, dy, work, by);
-  const auto at = [](const Matrix& matrix, std::size_t index) { return test::rounded_to_half(matrix[index]); };
+  const auto at = [](const Matrix& matrix, std::size_t index) { return rounded_to_half(matrix[index]); };
   const auto input = [&](std::size_t i, std::size_t k) {
     const double number = at(x, i * num_in + k);
     return rectified ? std::max(0.0, number) : number;
@@ -101,21 +91,13 @@ void test_rounding(By by) {
   }
 }
 
-void test_nan_is_kept(bool rectified, By by) {
-  const Sizes sizes{17, 70, 66};
-  Workspace work;
+void test_nan_is_kept(bool rectified, Workspace& work, By by) {
+  const MatricesWithNan nan;
+  const Sizes sizes{nan.rows, nan.num_in, nan.num_out};
   CHECK(work.reserve(sizes));
-  Matrix x(sizes.rows * sizes.num_in, -1), dy(sizes.rows * sizes.num_out, 0);
-  const Matrix w(sizes.num_in * sizes.num_out, 1);
-  x[3 * sizes.num_in + 69] = kNan;  // the last column, in row 3
-  dy[5 * sizes.num_out + 65] = kNan;
-  x[5 * sizes.num_in + 2] = 1;
-  const Products got(sizes, rectified, x, w, dy, work, by);
-  for (std::size_t i = 0; i < sizes.rows; ++i)
-    for (std::size_t j = 0; j < sizes.num_out; ++j) CHECK(std::isnan(got.y[i * sizes.num_out + j]) == (i == 3));
-  CHECK(std::isnan(got.dw[2 * sizes.num_out + 65]));
-  CHECK(std::isnan(got.dx[5 * sizes.num_in + 2]));
-  CHECK(got.dx[5 * sizes.num_in + 3] == 0 || !rectified);
+  const Products got(sizes, rectified, nan.z, nan.w, nan.dy, work, by);
+  nan.check(got.y, got.dw, got.dx);
+  CHECK(got.dx[5 * nan.num_in + 3] == 0 || !rectified);
 }
 
 }  // namespace
@@ -130,7 +112,7 @@ int main() {
           Sizes{48, 16, 80}})
       for (const bool rectified : {false, true}) test_products(sizes, rectified, work, by);
     test_rounding(by);
-    for (const bool rectified : {false, true}) test_nan_is_kept(rectified, by);
+    for (const bool rectified : {false, true}) test_nan_is_kept(rectified, work, by);
     std::printf("%s: equal to plain loops\n", by == By::kTiles ? "tiles" : "loops");
   }
 }

@@ -30,17 +30,13 @@
 
 namespace drivetrain::rounded {
 
-struct Sizes {
-  std::size_t rows, num_in, num_out;
-};
-
+using rectified::Sizes;
 using Word = std::uint32_t;
 inline constexpr std::size_t kTile = 16;                // rows or columns of a tile
 inline constexpr std::size_t kDepth = 32;               // numbers of it that are summed up
 inline constexpr std::size_t kWords = kTile * kDepth / 2;
 
 inline constexpr std::size_t num_tiles(std::size_t size, std::size_t of) noexcept { return (size + of - 1) / of; }
-inline constexpr std::size_t least(std::size_t a, std::size_t b) noexcept { return a < b ? a : b; }
 
 /// Memory that calls of the same sizes use again; of one thread.
 class Workspace {

@@ -25,13 +25,11 @@ using convolution::Layer;
 typedef std::uint16_t Half __attribute__((may_alias));  // a bfloat16; two are a word
 typedef Word PairOfHalves __attribute__((may_alias));
 
-struct Halves {
-  std::uint16_t of_byte[256];
-};
-inline constexpr Halves kHalves = [] {
-  Halves halves{};
-  for (int byte = 0; byte < 256; ++byte)
-    halves.of_byte[byte] = static_cast<std::uint16_t>(std::bit_cast<Word>(static_cast<float>(byte)) >> 16);
+/// Those of bytes.
+inline constexpr auto kHalves = [] {
+  std::array<std::uint16_t, 256> halves{};
+  for (std::size_t byte = 0; byte < halves.size(); ++byte)
+    halves[byte] = static_cast<std::uint16_t>(std::bit_cast<Word>(static_cast<float>(byte)) >> 16);
   return halves;
 }();
 

@@ -6,7 +6,7 @@
 /// Rounds what is seen of an image behind units.
 DRIVETRAIN_KERNEL inline void round_image(const Layer& layer, const Layer&, const float* x, Half* to) noexcept {
   for (std::size_t at = 0; at < layer.size(); at += kDepth)
-    round_along<true>(x + at, least(layer.size() - at, kDepth), reinterpret_cast<Word*>(to + at));
+    round_along<true>(x + at, std::min(layer.size() - at, kDepth), reinterpret_cast<Word*>(to + at));
 }
 
 /// Puts the bytes of an image side by side, with zeros where channels were added.
@@ -19,8 +19,8 @@ DRIVETRAIN_KERNEL inline void round_image(const Layer& layer, const Layer& wide,
     const std::uint8_t* const second = channel + 1 < layer.channels ? x + (channel + 1) * pixels : nullptr;
     auto* const words = reinterpret_cast<PairOfHalves*>(to + channel);
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      const Word low = first != nullptr ? kHalves.of_byte[first[pixel]] : 0;
-      const Word high = second != nullptr ? kHalves.of_byte[second[pixel]] : 0;
+      const Word low = first != nullptr ? kHalves[first[pixel]] : 0;
+      const Word high = second != nullptr ? kHalves[second[pixel]] : 0;
       words[pixel * wide.channels / 2] = low | high << 16;
     }
   }
@@ -72,7 +72,7 @@ DRIVETRAIN_KERNEL inline void with_some_images(const Layer& layer, const Layer& 
                                                Half* halves, const Part& part) noexcept {
   const std::size_t at_once = images_at_once(layer);
   for (std::size_t first = 0; first < num; first += at_once) {
-    const std::size_t some = least(num - first, at_once);
+    const std::size_t some = std::min(num - first, at_once);
     for (std::size_t n = 0; n < some; ++n)
       round_image(layer, wide, x + (first + n) * layer.size(), halves + n * num_halves(wide));
     part(first, some);
@@ -120,7 +120,7 @@ DRIVETRAIN_KERNEL inline void input_slopes(const Layer& layer, std::size_t num, 
   const std::size_t num_out = layer.num_out, taps = layer.taps(), at_once = images_at_once(layer);
   pack_along<false, true>(w, taps, num_out, work.right);
   for (std::size_t first = 0; first < num; first += at_once) {
-    const std::size_t some = least(num - first, at_once), rows = some * layer.outputs();
+    const std::size_t some = std::min(num - first, at_once), rows = some * layer.outputs();
     pack_along<false, false>(dy + first * layer.out_size(), rows, num_out, work.left);
     multiply(work.left, work.right, num_tiles(num_out, kDepth), rows, taps, nullptr, work.patches);
     const float* patch = work.patches;

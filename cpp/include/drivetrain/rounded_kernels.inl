@@ -17,7 +17,8 @@ DRIVETRAIN_KERNEL inline void pack_along(const float* matrix, std::size_t rows, 
   for (std::size_t row = 0; row < rows; row += kTile, tiles += depth * kWords) {
     for (std::size_t n = 0; n < kTile; ++n)
       for (std::size_t column = 0; column < width; column += kDepth)
-        round_along<kRectified>(matrix + (row + n) * width + column, row + n < rows ? least(width - column, kDepth) : 0,
+        round_along<kRectified>(matrix + (row + n) * width + column,
+                                row + n < rows ? std::min(width - column, kDepth) : 0,
                                 tiles + column / kDepth * kWords + n * kTile);
     if (kTurned) turn_all(tiles, depth);
   }
@@ -32,7 +33,7 @@ DRIVETRAIN_KERNEL inline void pack_across(const float* matrix, std::size_t rows,
     Word* const words = tiles + row / kDepth * kWords + row % kDepth / 2 * kTile;
     const float* const above = matrix + row * width;
     for (std::size_t n = 0; n < across; ++n) {
-      const std::size_t column = n * kTile, num = least(width - column, kTile);
+      const std::size_t column = n * kTile, num = std::min(width - column, kTile);
       round_across<kRectified>(above + column, row < rows ? num : 0, above + width + column,
                                row + 1 < rows ? num : 0, words + n * depth * kWords);
     }
@@ -48,7 +49,7 @@ DRIVETRAIN_KERNEL inline void multiply(const Word* left, const Word* right, std:
   const std::size_t panel = depth * kWords;
   const Session session;
   const auto add_block = [&](std::size_t row, std::size_t column) DRIVETRAIN_KERNEL {
-    const std::size_t down = least(rows - row, kBlock), across = least(width - column, kBlock);
+    const std::size_t down = std::min(rows - row, kBlock), across = std::min(width - column, kBlock);
     const bool whole = down % kTile == 0 && across % kTile == 0;
     alignas(64) float edge[kBlock * kBlock];
     float* const to = out + row * width + column;
