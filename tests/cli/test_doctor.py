@@ -87,6 +87,12 @@ def test_instructions_that_nobody_knows_are_a_failure_that_says_what_to_do(monke
     assert row.found.startswith("DRIVETRAIN_SIMD: expected baseline, avx2 or avx512, got 'sse9'; leave it unset")
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_what_bfloat16_is_multiplied_by_is_told_where_there_is_such_a_thing(monkeypatch, there):
+    monkeypatch.setattr("drivetrain.train._native.has_tiles", lambda: there)
+    assert doctor.native_code().endswith(", bfloat16 by AMX") == there
+
+
 @pytest.mark.parametrize(("system", "processor"), [("Darwin", "arm64"), ("Linux", "riscv64")])
 def test_another_platform_is_refused(monkeypatch, system, processor):
     monkeypatch.setattr(doctor.platform, "system", lambda: system)

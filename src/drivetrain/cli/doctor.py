@@ -113,11 +113,15 @@ def tried(name: str, attempt: Callable[[], str]) -> Row:
 
 
 def native_code() -> str:
-    """Load the extension modules; say what compiled them and which SIMD level replay chose here."""
+    """Load the extension modules; say what compiled them, which SIMD level replay chose here, and what this CPU
+    multiplies bfloat16 by, if by anything.
+    """
     native = importlib.import_module("drivetrain.core._native")
     replay = importlib.import_module("drivetrain.replay")
+    trainer = importlib.import_module("drivetrain.train._native")
     compiler = getattr(native, "COMPILER", "unknown compiler")
-    return f"{compiler}, SIMD {replay.simd_level()}"
+    tiles = ", bfloat16 by AMX" if trainer.has_tiles() else ""
+    return f"{compiler}, SIMD {replay.simd_level()}{tiles}"
 
 
 def shared_memory() -> str:

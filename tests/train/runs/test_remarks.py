@@ -7,6 +7,8 @@ pytest.importorskip("gymnasium", reason="needs the train extra")
 from drivetrain.train import train, train_seeds
 from drivetrain.train.config.presets import PRESETS, preset
 from drivetrain.train.interface import BoxActions, DiscreteActions, Interface, Vector
+from drivetrain.train.learner import devices
+from drivetrain.train.runs import remarks as remarks_module
 from drivetrain.train.runs.remarks import remarks
 
 SHORT = {"total_steps": 100, "num_actors": 0, "final_eval_episodes": 1, "time_report": False}
@@ -72,6 +74,27 @@ def test_a_setting_without_the_one_that_it_needs_is_told_to_mean_nothing(algo, s
 )
 def test_a_setting_beside_the_one_that_it_needs_is_not_remarked_upon(algo, settings):
     assert not remarks(preset(algo, "nobody:Knows-v0").override(num_actors=1, **settings), REAL)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "plugin", "settings", "is_told"),
+    [
+        (False, None, {"precision": "bfloat16"}, True),
+        (False, object(), {"precision": "bfloat16", "device": "cpu"}, True),
+        (False, object(), {"precision": "bfloat16"}, False),  # JAX may see a GPU
+        (False, None, {"precision": "bfloat16", "device": "gpu"}, False),  # refused where there is none
+        (True, None, {"precision": "bfloat16"}, False),
+        (False, None, {}, False),
+    ],
+)
+def test_rounded_products_on_a_cpu_that_gains_nothing_by_them_are_told_to_be_slower(
+    monkeypatch, tiles, plugin, settings, is_told
+):
+    monkeypatch.setattr(remarks_module, "has_tiles", lambda: tiles)
+    monkeypatch.setattr(devices, "find_spec", {"jax_plugins": plugin}.__getitem__)
+    told = remarks(preset("sac", "nobody:Knows-v0").override(num_actors=1, **settings), REAL)
+    starts = [sentence.startswith("precision bfloat16 makes updates slower here") for sentence in told]
+    assert starts == [True] * is_told
 
 
 def test_the_spread_of_actions_that_have_none_is_told_to_mean_nothing():

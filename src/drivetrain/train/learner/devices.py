@@ -14,6 +14,7 @@ when it is first used.
 import contextlib
 import os
 from collections.abc import Generator, Mapping
+from importlib.util import find_spec
 from typing import Any, cast
 
 from drivetrain.core.errors import InvalidInput
@@ -100,6 +101,13 @@ def require_devices(config: TrainConfig, num_parameters: int, cores: int) -> Non
 def gains(config: TrainConfig, num_parameters: int) -> bool:
     """Whether updates are large enough for a second learner to be worth the exchange of gradients."""
     return config.batch_size * num_parameters >= MIN_WORK
+
+
+def has_cpus_only(config: TrainConfig) -> bool:
+    """Whether learners can compute on nothing but CPUs, as is known before JAX is loaded: nothing else is asked for, or
+    JAX has no plugin for it (https://docs.jax.dev/en/latest/installation.html).
+    """
+    return config.run.device == "cpu" or (config.run.device == "auto" and find_spec("jax_plugins") is None)
 
 
 def prepare_devices(config: TrainConfig) -> None:

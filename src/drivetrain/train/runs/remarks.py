@@ -1,12 +1,14 @@
-"""What will come to nothing in a run, by its settings and the kind of its actions: said before it begins."""
+"""What will come to nothing in a run, by its settings, the kind of its actions and this CPU: said before it begins."""
 
 import sys
 from collections.abc import Iterator
 from operator import eq, ne
 
+from drivetrain.train._native import has_tiles
 from drivetrain.train.config import TrainConfig
 from drivetrain.train.config.presets import preset
 from drivetrain.train.interface import BoxActions, Interface
+from drivetrain.train.learner.devices import has_cpus_only
 from drivetrain.train.ledger.rules import Rules
 
 _MEANS_NOTHING = {
@@ -41,6 +43,7 @@ def remarks(config: TrainConfig, interface: Interface) -> list[str]:
         *_taken_over(config),
         *_of_one_goal(config),
         *_unspread(config, interface),
+        *_unaided(config),
     ]
 
 
@@ -93,3 +96,12 @@ def _unspread(config: TrainConfig, interface: Interface) -> Iterator[str]:
     value, usual = config.settings.get(name), TrainConfig.default(config.algo, config.env).settings.get(name)
     if value != usual and not isinstance(interface.actions, BoxActions):
         yield f"{name} {value} means nothing without real-valued actions"
+
+
+def _unaided(config: TrainConfig) -> Iterator[str]:
+    """Of rounded products, which are there to be faster, on CPUs that do not multiply such numbers themselves."""
+    if config.run.precision == "bfloat16" and has_cpus_only(config) and not has_tiles():
+        yield (
+            "precision bfloat16 makes updates slower here than float32: learners compute on this CPU, which does not "
+            "multiply such numbers itself (by Intel's AMX: amx_bf16 in lscpu, and DRIVETRAIN_SIMD unset)"
+        )
