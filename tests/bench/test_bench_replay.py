@@ -13,6 +13,7 @@ from drivetrain.bench.replay.contenders import FLOOR, NUMPY, OURS, OURS_ALL_CORE
 from drivetrain.bench.replay.groups import all_cores_group, buffer_group, tree_group
 from drivetrain.bench.replay.plan import Plan
 from drivetrain.bench.replay.rounds import Measured, measure_group
+from drivetrain.bench.replay.timing import Timing
 from drivetrain.bench.table import as_markdown
 from drivetrain.cli import bench
 from drivetrain.core.errors import InvalidInput, RunError
@@ -81,8 +82,25 @@ def test_in_groups_of_all_cores_nobody_is_pinned_and_ours_is_told_to_use_them(ma
     monkeypatch.setattr(command, "measure_group", ask_for_threads)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     groups = [make("84x84x4 pairs", 2**10) for make in (buffer_group, all_cores_group)]
-    command.measure_groups(Plan(groups=groups), [OURS])
+    list(command.measure_groups(Plan(groups=groups), [OURS]))
     assert threads == {groups[0].name: "1", groups[1].name: "its own choice"}
+
+
+def test_ctrl_c_ends_the_bench_with_a_report_of_what_was_measured_by_then(tmp_path, monkeypatch):
+    def measured_until_ctrl_c(group, *_args, **_options):
+        if group is groups[1]:
+            raise KeyboardInterrupt
+        timing = Timing(median_us=2.0, smallest_us=1.0, cpu_us=2.0, num_calls=10)
+        return Measured(rounds={name: {OURS.name: [timing]} for phase in group.phases for name in phase})
+
+    groups = [buffer_group("obs 4", 2**10), buffer_group("obs 17", 2**10)]
+    monkeypatch.setattr(command, "measure_group", measured_until_ctrl_c)
+    monkeypatch.setattr(command.Options, "plan", lambda _: Plan(groups=groups))
+    path = tmp_path / "replay.json"
+    assert bench.run(["replay", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert {case["group"] for case in report["cases"]} == {groups[0].name}
+    assert "the run was interrupted" in [one["reason"] for one in report["skipped"]]
 
 
 @pytest.mark.release

@@ -1,6 +1,7 @@
 """`drivetrain bench sim`: everybody simulates the same scene, and equality is counted number by number."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -273,9 +274,9 @@ def test_a_report_is_made_of_real_processes(tmp_path, monkeypatch):
 def test_an_engine_that_is_wrong_ends_the_command_with_how_wrong_it_is(monkeypatch):
     said = {"num_wrong": 812, "num_compared": 1_000, "largest_error": 1.0, "num_ended": 3, "share_equal": 0.5}
     monkeypatch.setattr(command, "ask", lambda *_: said)
-    found = command.ask_about(
-        Plan(trials=[], comparisons=[Comparison(env="CartPole-v1", engine="native")], compiled=[])
-    )
+    found = command.Found()
+    plan = Plan(trials=[], comparisons=[Comparison(env="CartPole-v1", engine="native")], compiled=[])
+    command.ask_about(plan, found)
     assert [case.samples["ours"] for case in found.cases] == [[812]]
     assert [one.reason for one in found.failed] == ["812 of 1,000 numbers are wrong"]
 
@@ -317,17 +318,36 @@ def test_cases_in_which_our_own_process_fails_end_the_command_after_the_others_a
 def test_a_form_of_ours_that_fails_beside_another_one_ends_the_command_too(monkeypatch):
     measured = Measured(slices={"ours": slices(1)}, failed={A_BOOLEAN_EACH: "oh"})
     monkeypatch.setattr(command, "measure", lambda *_args, **_options: measured)
-    found = command.measure_speed(Plan(trials=[on_bits("Pong")], comparisons=[], compiled=[]))
+    found = command.Found()
+    command.measure_speed(Plan(trials=[on_bits("Pong")], comparisons=[], compiled=[]), found)
     assert [one.reason for one in found.failed] == ["failed: oh"]
     assert not found.skipped
+
+
+def test_ctrl_c_ends_the_bench_with_a_report_of_what_was_measured_by_then(tmp_path, monkeypatch):
+    def measured_until_ctrl_c(scenes, **_options):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(scenes)
+        return Measured(slices={"ours": slices(1)})
+
+    done = []
+    plan = replace(quick_plan([OURS], 1.0), num_rounds=1)
+    monkeypatch.setattr(command, "measure", measured_until_ctrl_c)
+    monkeypatch.setattr(command.Options, "plan", lambda *_: plan)
+    path = tmp_path / "sim.json"
+    assert bench.run(["sim", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert [case["group"] for case in report["cases"]] == [trial.group for trial in plan.trials[:2]]
+    assert "the run was interrupted" in [one["reason"] for one in report["skipped"]]
 
 
 def without_gymnax(monkeypatch):
     absent = Rival(name="gymnax", module="m", requires=("no_such_module",), install=GYMNAX.install)
     rivals = [absent if rival is GYMNAX else rival for rival in (OURS, GYMNAX)]
     monkeypatch.setattr(command, "EVERYBODY", rivals)
-    monkeypatch.setattr(command, "measure_speed", lambda plan: asked.append(plan) or command.Found())
-    monkeypatch.setattr(command, "ask_about", lambda plan: command.Found())
+    monkeypatch.setattr(command, "measure_speed", lambda plan, _found: asked.append(plan))
+    monkeypatch.setattr(command, "ask_about", lambda _plan, _found: None)
     asked = []
     return asked
 

@@ -8,9 +8,10 @@ Everybody is a process of its own with one computation thread (as many as it lik
 asked in turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from drivetrain.bench.effort import require_at_least
 from drivetrain.bench.machine import origin_of
@@ -32,7 +33,7 @@ from drivetrain.bench.replay.layouts import LAYOUTS
 from drivetrain.bench.replay.plan import Plan, full_plan, quick_plan
 from drivetrain.bench.replay.rounds import measure_group
 from drivetrain.bench.replay.scenes import measure_play
-from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.report import EVERYTHING, INTERRUPTED, Case, Report, Skipped, left_out
 from drivetrain.bench.worker import Worker
 from drivetrain.core.outputs import require_folders
 
@@ -58,6 +59,8 @@ WEAKNESSES = (
     "The NumPy replay is ours, written for this bench.",
     "A shared or virtual machine: only the ratios of one run count.",
 )
+Found = tuple[list[Case], list[Skipped]]
+"""What came of one group or play: its cases, and who has none of them."""
 QUICK_WEAKNESS = "A quick run: little time per case, few cases. It shows that everything runs, not who is ahead."
 
 
@@ -115,21 +118,31 @@ def make_report(options: Options, words: Sequence[str]) -> Report:
     """Run everybody who is here, and gather it."""
     plan, origin = options.plan(), origin_of(words, DISTRIBUTIONS)
     peers, absent = present(PEERS)
-    rivals = [OURS, *peers, FLOOR, OURS_BY_DEFAULT]
-    results = [measure_groups(plan, rivals), measure_plays(plan, rivals)]
+    cases, failures = measure_all(plan, [OURS, *peers, FLOOR, OURS_BY_DEFAULT])
     return Report(
         title="The replay, against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy",
         origin=origin,
         weaknesses=[*([QUICK_WEAKNESS] if options.quick else []), *WEAKNESSES],
-        cases=[case for cases, _ in results for case in cases],
-        skipped=[*absent, *(failure for _, failures in results for failure in failures)],
+        cases=cases,
+        skipped=[*absent, *failures],
     )
 
 
-def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:
-    """Every group of buffers and trees."""
+def measure_all(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:
+    """Every group and play; ends early, with what there is, when it is interrupted (Ctrl-C)."""
     cases: list[Case] = []
     failures: list[Skipped] = []
+    try:
+        for some_cases, some_failures in chain(measure_groups(plan, rivals), measure_plays(plan, rivals)):
+            cases += some_cases
+            failures += some_failures
+    except KeyboardInterrupt:
+        failures += left_out({EVERYTHING: INTERRUPTED})
+    return cases, failures
+
+
+def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> Iterator[Found]:
+    """Each group of buffers or trees."""
     for group in plan.groups:
         print(f"{group.name}: {plan.num_rounds} rounds", flush=True)
         measured = measure_group(
@@ -139,9 +152,7 @@ def measure_groups(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], lis
             slice_s=plan.slice_s,
             start=partial(Worker.start, threads=None) if group.all_cores else Worker.start,
         )
-        cases += make_cases(group, measured)
-        failures += unmeasured(group, measured)
-    return cases, failures
+        yield make_cases(group, measured), unmeasured(group, measured)
 
 
 def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
@@ -154,14 +165,10 @@ def taking_part(group: Group, rivals: Sequence[Rival]) -> list[Rival]:
     return [rival for rival in rivals if rival not in without]
 
 
-def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> tuple[list[Case], list[Skipped]]:
-    """Every play of several on one buffer."""
-    cases: list[Case] = []
-    failures: list[Skipped] = []
+def measure_plays(plan: Plan, rivals: Sequence[Rival]) -> Iterator[Found]:
+    """Each play of several on one buffer."""
     taking_part = [rival for rival in rivals if rival in SHARING]
     for play, as_cases in plan.plays:
         print(f"{play.group.name}: {plan.num_rounds} rounds", flush=True)
         measured = measure_play(play, taking_part, num_rounds=plan.num_rounds)
-        cases += as_cases(play, measured)
-        failures += unmeasured(play.group, measured)
-    return cases, failures
+        yield as_cases(play, measured), unmeasured(play.group, measured)

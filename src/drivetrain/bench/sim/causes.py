@@ -61,10 +61,10 @@ class Cause:
 
 
 def with_causes(cases: Sequence[Case], plan: Plan, device: Device) -> list[Case]:
-    """The cases with where their ratios come from, those that can be split."""
+    """The cases with where their ratios come from, those that can be split; of the first trials, if not of all."""
     by_name = {case.name: case for case in cases}
     found: list[Case] = []
-    for trial, case in zip(plan.trials, cases, strict=True):
+    for trial, case in zip(plan.trials, cases, strict=False):
         write = next(write for group, write in SENTENCES.items() if trial.group.startswith(group))
         sentence = write(by_name, trial, case)
         found.append(replace(case, notes=[*case.notes, *([f"{sentence} {device.text}"] if sentence else [])]))

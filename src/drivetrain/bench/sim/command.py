@@ -17,7 +17,7 @@ from drivetrain.bench.machine import gpus, origin_of
 from drivetrain.bench.only import named
 from drivetrain.bench.process import Rival, is_installed
 from drivetrain.bench.publish import Outputs, present, publish
-from drivetrain.bench.report import Case, Report, Skipped
+from drivetrain.bench.report import EVERYTHING, INTERRUPTED, Case, Report, Skipped, left_out
 from drivetrain.bench.sim.cases import compile_cases, equality_case, median_case, not_measured, speed_case
 from drivetrain.bench.sim.causes import with_causes
 from drivetrain.bench.sim.contenders import DISTRIBUTIONS, EVERYBODY, GYMNAX, OF_CUDA, ON_CPU, OURS, SIM
@@ -164,7 +164,8 @@ class Found:
 def make_report(
     options: Options, device: Device | None, names: Collection[str], words: Sequence[str]
 ) -> tuple[Report, list[Skipped]]:
-    """Run everybody who is here, and gather it; beside it the cases in which our own process failed.
+    """Run everybody who is here, and gather it, what there is when it is interrupted (Ctrl-C); beside it the cases in
+    which our own process failed.
 
     Raises:
         MissingExtra: What all the cases need is not there.
@@ -176,7 +177,12 @@ def make_report(
     if not plan.names():
         remedies = dict.fromkeys(f"{one.reason}: {one.remedy}" for one in lacking or absent)
         raise MissingExtra(f"nothing that these cases compare can run here; {'; '.join(remedies)}")
-    measured, others = measure_speed(plan), ask_about(plan)
+    measured, others = Found(), Found()
+    try:
+        measure_speed(plan, measured)
+        ask_about(plan, others)
+    except KeyboardInterrupt:  # what there is by now is reported
+        others.skipped += left_out({EVERYTHING: INTERRUPTED})
     speed, failed = measured.cases, [*measured.failed, *others.failed]
     title, weaknesses = "Simulators: steps per CPU-second, and equality with XLA", weaknesses_of(device)
     if device is not None:
@@ -210,9 +216,8 @@ def fitting(plan: Plan, rivals: Sequence[Rival]) -> tuple[Plan, list[Skipped]]:
     return rest, [Skipped(name=name, reason="not installed: gymnax", remedy=GYMNAX.install)]
 
 
-def measure_speed(plan: Plan) -> Found:
+def measure_speed(plan: Plan, found: Found) -> None:
     """Every trial."""
-    found = Found()
     for trial in plan.trials:
         print(trial.full_name, flush=True)
         measured = measure(trial.scenes, num_rounds=plan.num_rounds * trial.repeats, slice_s=plan.slice_s)
@@ -220,12 +225,10 @@ def measure_speed(plan: Plan) -> Found:
         for who, skipped in not_measured(trial, measured).items():
             ours = OURS.name in (who, trial.scenes[who][0].name) and who in measured.failed
             (found.failed if ours else found.skipped).append(skipped)
-    return found
 
 
-def ask_about(plan: Plan) -> Found:
+def ask_about(plan: Plan, found: Found) -> None:
     """Every comparison and compilation, each in a fresh process."""
-    found = Found()
     for comparison in plan.comparisons:
         said = ask(CHECKER, vars(comparison), comparison.name, found)
         if said is None:
@@ -237,7 +240,6 @@ def ask_about(plan: Plan) -> Found:
     for env in plan.compiled:
         said = ask(COMPILER, {"env": env}, compiling(env), found)
         found.cases += [] if said is None else compile_cases(env, said)
-    return found
 
 
 def ask(rival: Rival, request: Mapping[str, Any], case: str, found: Found) -> dict[str, Any] | None:
