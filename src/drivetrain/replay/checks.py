@@ -84,8 +84,8 @@ def _fitting(
     shape = (*leading, *field.shape)
 
     def remedy(got: tuple[int, ...]) -> str:
-        if got == (*shape, 1):  # as other replays want rewards and ends
-            return "take the last axis away, array[..., 0]"
+        if too_long := _no_last_axis(got, shape):
+            return too_long
         if (*got, 1) == shape and got != field.shape:
             return "add the last axis, array[..., None]"
         if len(leading) > 1:
@@ -173,12 +173,22 @@ def fitting_fields(
     for name, value in values.items():
         field = schema.fields[places[name]]
         shape = (*leading, *field.sampled_shape)
-        array, is_number = _of_field(field, value, shape, lambda _: "give one row per key, the axes of the keys first")
+        array, is_number = _of_field(field, value, shape, _per_key(shape))
         if is_number:
             require_finite(_where(field), array)
             array = as_float32(array)
         fitting.append((places[name], np.require(array, requirements=("C", "A"))))
     return fitting
+
+
+def _per_key(shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], str]:
+    """From a shape that came in place of this one, of rows by their keys, to what to do about it."""
+    return lambda got: _no_last_axis(got, shape) or "give one row per key, the axes of the keys first"
+
+
+def _no_last_axis(got: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """What to do about one axis too much, as other replays want rewards and ends; empty where that is not it."""
+    return "take the last axis away, array[..., 0]" if got == (*wanted, 1) else ""
 
 
 def fitting_marks(where: Any, num_envs: int) -> npt.NDArray[np.bool_]:
@@ -251,13 +261,23 @@ def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArr
         )
     if key_array.shape != priority_array.shape:
         raise InvalidInput(
-            f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}"
+            f"priorities: expected one per key, shape {list(key_array.shape)}, got {list(priority_array.shape)}; "
+            f"{_one_per_key(key_array.shape, priority_array.shape)}"
         )
     is_native = priority_array.dtype.char in "fd" and priority_array.dtype.isnative
     with np.errstate(over="ignore", under="ignore"):  # what float64 cannot hold is refused just below
         values = priority_array if is_native else priority_array.astype(np.float64)
     _require_priorities("priorities", values)
     return fitting_keys(key_array, capacity), np.require(values, requirements=("C", "A"))
+
+
+def _one_per_key(wanted: tuple[int, ...], got: tuple[int, ...]) -> str:
+    """What to do about priorities of this shape for keys of that one."""
+    if math.prod(got) == math.prod(wanted):  # networks with one output give [B, 1]
+        return "give priorities.reshape(keys.shape)"
+    if got[: len(wanted)] == wanted:
+        return "make one of each row's, as of the steps of a sequence their maximum"
+    return "give those of the same rows, in the same order"
 
 
 def fitting_keys(keys: Any, capacity: int) -> npt.NDArray[np.uint64]:
