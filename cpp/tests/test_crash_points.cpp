@@ -276,14 +276,22 @@ void death_between_any_two_writes_is_healed(const char* what, const TableConfig&
               what, num_points, repairs_killed);
 }
 
-// By the last alpha, and by it alone, one leaf outgrows the unit.
+// By the last alpha, and by it alone, one leaf outgrows the unit; the largest so far that others are one unit each then.
+struct Change {
+  float largest;
+  double first, before, last;
+};
+Change change_of_alpha;
+constexpr Change kLarge{1.5e5f, 0.6, 0.75, 0.9}, kLargest{1e30f, 0.1, 0.08, 0.9};
+
 float priority_of_slot(std::uint64_t slot) {
-  return slot == 11 ? 1.5e5f : 0.25f * static_cast<float>(1 + slot * slot);
+  return slot == 11 ? change_of_alpha.largest : 0.25f * static_cast<float>(1 + slot * slot);
 }
 
 // A full table whose rows have known priorities, and whose alpha has changed before: its log is used.
 void give_known_priorities(ReplayTable& table) {
   const std::uint64_t capacity = table.config().capacity;
+  CHECK(table.set_alpha(change_of_alpha.first, false) == Status::kOk);
   CHECK(insert_tagged(table, capacity, 1));
   std::uint64_t keys[kCapacity], num_stale = 0;
   float priorities[kCapacity], leaves[kCapacity];
@@ -293,10 +301,10 @@ void give_known_priorities(ReplayTable& table) {
     leaves[slot] = leaf_of(priorities[slot], table.alpha());
   }
   CHECK(table.update_priorities(keys, leaves, priorities, capacity, table.alpha(), &num_stale) == Status::kOk);
-  CHECK(table.set_alpha(0.75, true) == Status::kOk);
+  CHECK(table.set_alpha(change_of_alpha.before, true) == Status::kOk);
 }
 
-void raise_alpha(ReplayTable& table) { CHECK(table.set_alpha(0.9, true) == Status::kOk); }
+void raise_alpha(ReplayTable& table) { CHECK(table.set_alpha(change_of_alpha.last, true) == Status::kOk); }
 
 // Whoever inserts and updates afterwards completes a change that its process did not live to end.
 void expect_priorities_kept(ReplayTable& table) {
@@ -310,16 +318,17 @@ void expect_priorities_kept(ReplayTable& table) {
   }
   ReplayTable::Lock lock(table);
   CHECK(table.is_settled());
-  CHECK(table.alpha() == 0.9 || table.alpha() == 0.75);
+  CHECK(table.alpha() == change_of_alpha.last || table.alpha() == change_of_alpha.before);
   for (std::uint64_t slot = 0; slot < capacity; ++slot) {
     const double leaf = leaf_of(priority_of_slot(slot), table.alpha());
-    CHECK(std::abs(table.tree().leaf(slot) / leaf - 1) < 1e-5);
+    CHECK(std::abs(table.tree().leaf(slot) - leaf) < std::max(1e-4 * leaf, table.tree().unit()));
     CHECK(table.tree().leaf(slot) * table.tree().units_per_one() <= 0x1p48);
   }
   CHECK(table.is_consistent());
 }
 
-void death_while_alpha_changes_turns_no_leaf_twice(std::uint64_t capacity) {
+void death_while_alpha_changes_turns_no_leaf_twice(std::uint64_t capacity, const Change& change) {
+  change_of_alpha = change;
   SharedTable dry(extremes_config(capacity));
   give_known_priorities(*dry);
   points_passed = 0;
@@ -415,8 +424,10 @@ int main() {
                                          uniform_scenario);
   for (bool prioritized : {true, false})
     death_between_any_two_writes_is_healed("cleared", tagged_config(kCapacity, prioritized), clearing_scenario);
-  death_while_alpha_changes_turns_no_leaf_twice(kCapacity);
-  death_while_alpha_changes_turns_no_leaf_twice(kRescaledPerHold - 1);  // all in one hold of the lock
+  for (const Change& change : {kLarge, kLargest}) {
+    death_while_alpha_changes_turns_no_leaf_twice(kCapacity, change);
+    death_while_alpha_changes_turns_no_leaf_twice(kRescaledPerHold - 1, change);  // all in one hold of the lock
+  }
   for (bool prioritized : {true, false})
     death_between_any_two_writes_to_frames_is_healed(
         "stacks", stacked_config(kStackedRows, kStackedFrames, prioritized), stacked_scenario,

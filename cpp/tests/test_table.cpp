@@ -122,6 +122,40 @@ void new_rows_get_the_largest_priority_of_the_buffer_while_alpha_changes() {
         }
 }
 
+// A priority that needs a coarser unit makes every smaller leaf one unit; of those that are not turned yet the power of
+// it would be another priority's.
+void no_leaf_is_turned_after_a_unit_that_became_coarser_meanwhile() {
+  constexpr std::uint64_t kRows = 3000;
+  for (const auto& [before, alpha] : {std::pair{0.2, 0.9}, std::pair{0.9, 0.2}, std::pair{0.5, 0.0}})
+    for (const bool is_new : {true, false})
+      for (int num_holds = 0; num_holds <= 6; ++num_holds) {
+        SharedTable table(extremes_config(kRows));
+        CHECK(table->set_alpha(before, false) == Status::kOk);
+        for (int i = 0; i < 3; ++i) CHECK(insert_tagged(*table, kRows / 3, 1));
+        {
+          ReplayTable::Lock lock(*table);
+          table->header().exponent.change(alpha, true);
+          for (int i = 0; i < num_holds; ++i) table->header().exponent.advance(table->tree(), kRows);
+        }
+        const float priority = 1e30f, leaf = leaf_of(priority, alpha);
+        const std::uint64_t key = Key::make(0, 2);
+        std::uint64_t num_stale = 0;
+        Claim claim;
+        std::size_t num = 0;
+        if (is_new) {
+          CHECK(table->reserve(1, &claim, &num) == Status::kOk && claim.slot == 0);
+          CHECK(table->commit(&claim, 1, nullptr, &priority) == Status::kOk);
+        } else {
+          CHECK(table->update_priorities(&key, &leaf, &priority, 1, alpha, &num_stale) == Status::kOk);
+        }
+        CHECK(table->set_alpha(alpha, false) == Status::kOk);  // completes the change
+        CHECK(std::abs(table->tree().leaf(0) / leaf - 1) < 1e-3);
+        for (std::uint64_t slot = 1; slot < kRows; ++slot)
+          CHECK(std::abs(table->tree().leaf(slot) - 1.0) < std::max(1e-3, table->tree().unit()));
+        CHECK(locked_and_consistent(*table) && extremes_are_right(table->tree(), kRows));
+      }
+}
+
 void rows_in_flight_by_a_live_process_are_passed_over() {
   SharedTable table(tagged_config(8));
   Claim first[3], second[8];
@@ -200,6 +234,7 @@ int main() {
   a_row_written_anew_keeps_its_place_and_its_leaf_under_a_new_key();
   new_rows_get_the_leaf_of_the_largest_priority_so_far();
   new_rows_get_the_largest_priority_of_the_buffer_while_alpha_changes();
+  no_leaf_is_turned_after_a_unit_that_became_coarser_meanwhile();
   rows_in_flight_by_a_live_process_are_passed_over();
   rows_are_whole_where_generations_begin_again();
   too_few_rows_is_said_and_nothing_is_drawn();

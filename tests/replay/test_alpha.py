@@ -30,6 +30,17 @@ def test_rescaled_leaves_are_those_of_the_new_alpha(capacity, new):
     check_consistent(replay)
 
 
+def test_beside_an_error_that_exploded_a_larger_alpha_keeps_the_others_as_small_as_if_it_had_always_been_so():
+    replays = [filled_replay(4000, alpha=alpha) for alpha in (0.4, 1.0)]
+    for replay in replays:
+        replay.update_priorities(replay.all_keys(), np.linspace(1e-3, 50, 4000))
+        replay.update_priorities(replay.all_keys()[:1], np.array([1e15]))
+    replays[0].set_alpha(1.0)
+    turned, expected = (replay.priorities(replay.all_keys()) for replay in replays)
+    np.testing.assert_allclose(turned, expected, rtol=1e-3)  # of the smallest leaves there are, but for the first
+    check_consistent(replays[0])
+
+
 def test_without_rescaling_only_later_priorities_feel_it():
     replay = filled_replay(4, num_rows=3, alpha=0.5)
     replay.update_priorities(first_keys(3), np.array([4.0, 9.0, 16.0]))

@@ -10,6 +10,9 @@
 //
 // No leaf is turned twice: new leaves are written to a log first, and a death between log and
 // leaves is healed from the log. Claim: test_crash_points, at every write of a change.
+//
+// None is turned after it was rounded to a unit that the change, or a priority given meanwhile, has made coarser: a
+// leaf is at least one unit, and the power of that is another priority's. All that are left are turned first (finish).
 #pragma once
 
 #include <algorithm>
@@ -87,30 +90,49 @@ class Exponent {
 
   /// Turns the next leaves.
   void advance(SumTree& tree, std::uint64_t capacity) noexcept {
-    const std::size_t count = num_next(capacity);
-    const double ratio = alpha() / before_;
+    const std::size_t count = log_next(tree, capacity);
+    if (!tree.has_room(largest_of(log_, count))) return finish(tree, capacity);
     std::uint32_t slots[kRescaledPerHold];
-    for (std::size_t i = 0; i < count; ++i) {
-      slots[i] = static_cast<std::uint32_t>(rescaled_ + i);
-      DRIVETRAIN_LOCKED_WRITE("alpha/log", log_[i] = turned(tree.leaf(slots[i]), ratio));
-    }
-    DRIVETRAIN_LOCKED_WRITE("alpha/log_first", log_first_ = rescaled_);
+    for (std::size_t i = 0; i < count; ++i) slots[i] = static_cast<std::uint32_t>(rescaled_ + i);
     tree.update(slots, log_, count);
     DRIVETRAIN_LOCKED_WRITE("alpha/rescaled", rescaled_ += count);
   }
 
-  /// After a death under the lock: completes a logged step. The tree's sums are rebuilt after this.
+  /// Turns all leaves that are left, within this hold of the lock, so that the unit may become coarser.
+  void finish(SumTree& tree, std::uint64_t capacity) noexcept {
+    turn_all(tree, capacity);
+    tree.rebuild();
+  }
+
+  /// After a death under the lock: completes a logged step, and what finish() has begun. The tree's sums are rebuilt
+  /// after this.
   void repair(SumTree& tree, std::uint64_t capacity) noexcept {
-    if (log_first_ != rescaled_) return;
-    const std::size_t count = num_next(capacity);
-    tree.make_room(largest_of(log_, count));
-    for (std::size_t i = 0; i < count; ++i) tree.put_leaf(rescaled_ + i, log_[i]);
-    DRIVETRAIN_LOCKED_WRITE("alpha/rescaled", rescaled_ += count);
+    if (log_first_ == rescaled_) put_logged(tree, num_next(capacity));
+    if (!tree.has_room(tree.largest_leaf())) turn_all(tree, capacity);
   }
 
  private:
   static constexpr std::uint64_t kNone = UINT64_MAX;
 
+  // Leaves alone, whose sums are to be rebuilt, and the unit that they need.
+  void turn_all(SumTree& tree, std::uint64_t capacity) noexcept {
+    tree.begin_rebuild();
+    while (!is_settled(capacity)) put_logged(tree, log_next(tree, capacity));
+    tree.make_room(tree.largest_leaf());
+  }
+  // Writes down what becomes of the next leaves; how many these are.
+  std::size_t log_next(const SumTree& tree, std::uint64_t capacity) noexcept {
+    const std::size_t count = num_next(capacity);
+    const double ratio = alpha() / before_;
+    for (std::size_t i = 0; i < count; ++i)
+      DRIVETRAIN_LOCKED_WRITE("alpha/log", log_[i] = turned(tree.leaf(rescaled_ + i), ratio));
+    DRIVETRAIN_LOCKED_WRITE("alpha/log_first", log_first_ = rescaled_);
+    return count;
+  }
+  void put_logged(SumTree& tree, std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) tree.put_leaf(rescaled_ + i, log_[i]);
+    DRIVETRAIN_LOCKED_WRITE("alpha/rescaled", rescaled_ += count);
+  }
   std::size_t num_next(std::uint64_t capacity) const noexcept {
     return static_cast<std::size_t>(std::min<std::uint64_t>(kRescaledPerHold, capacity - rescaled_));
   }

@@ -245,7 +245,7 @@ class ReplayTable {
       set_priorities(slots, leaves, priorities, count);
     else
       *num_stale += count - update_current(keys, leaves, priorities, count, alpha);
-    if (!settled) header_->exponent.advance(tree_, config_.capacity);
+    if (!is_settled()) header_->exponent.advance(tree_, config_.capacity);
     return Status::kOk;
   }
 
@@ -413,7 +413,7 @@ class ReplayTable {
         if (!leaves) make_leaves(slots, priorities, count, values);
         tree_.update(slots, leaves ? leaves : values, count);
       }
-      if (!settled) header_->exponent.advance(tree_, config_.capacity);
+      if (!is_settled()) header_->exponent.advance(tree_, config_.capacity);
     }
     for (std::size_t i = 0; i < count; ++i)  // release: the row's bytes are seen before "even"
       DRIVETRAIN_LOCKED_WRITE("commit/generation",
@@ -517,14 +517,19 @@ class ReplayTable {
     return Status::kGone;
   }
 
-  // The leaves of rows, each by the alpha of its slot: of new ones without priorities, too.
+  // The leaves of rows, each by the alpha of its slot: of new ones without priorities, too. Where they need a coarser
+  // unit, a change of alpha that is under way ends first (Exponent), and all are by the new one.
   [[gnu::noinline]] void make_leaves(const std::uint32_t* slots, const float* priorities, std::size_t count,
                                      float* leaves) noexcept {
     for (std::size_t i = 0; priorities && i < count; ++i) leaves[i] = leaf_at(slots[i], priorities[i]);
-    if (priorities) return;
-    const std::uint64_t seam = header_->exponent.num_turned();  // new rows: while alpha changes, and so by two of it
-    const float turned = initial_leaf(0), others = initial_leaf(seam);
-    for (std::size_t i = 0; i < count; ++i) leaves[i] = slots[i] < seam ? turned : others;
+    if (!priorities) {
+      const std::uint64_t seam = header_->exponent.num_turned();  // new rows: while alpha changes, and so by two of it
+      const float turned = initial_leaf(0), others = initial_leaf(seam);
+      for (std::size_t i = 0; i < count; ++i) leaves[i] = slots[i] < seam ? turned : others;
+    }
+    if (is_settled() || tree_.has_room(largest_of(leaves, count))) return;
+    header_->exponent.finish(tree_, config_.capacity);
+    make_leaves(slots, priorities, count, leaves);
   }
 
   // update_priorities() where rows have changed or leaves are by another alpha; returns how many rows have not.

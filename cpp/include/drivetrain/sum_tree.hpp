@@ -220,12 +220,23 @@ class SumTree {
     end_rebuild();
   }
 
+  /// Whether the unit is coarse enough for a leaf.
+  bool has_room(float largest) const noexcept {
+    return static_cast<double>(largest) * units_per_one_ <= max_leaf_units_;
+  }
   /// Whether a leaf is too large for the unit, which is coarser then: the sums are to be rebuilt.
   bool make_room(float largest) noexcept {
-    if (static_cast<double>(largest) * units_per_one_ <= max_leaf_units_) return false;
+    if (has_room(largest)) return false;
     begin_rebuild();
     set_unit(unit_exponent_for(256.0 * static_cast<double>(largest)));
     return true;
+  }
+  float largest_leaf() const noexcept { return largest_of(leaves_, leaf_nodes_ * kLeafFanout); }
+  /// Nobody draws without the lock from here on to the end of rebuild(); also if the last one died in one.
+  void begin_rebuild() noexcept {
+    DRIVETRAIN_LOCKED_WRITE("rebuild/begin", state_->rebuilds.store(num_rebuilds() | 1,
+                                                                    std::memory_order_relaxed));
+    std::atomic_thread_fence(std::memory_order_release);  // odd is seen before any new sum
   }
   /// Sets a leaf whose sums will be rebuilt.
   void put_leaf(std::uint64_t index, float leaf) noexcept {
@@ -324,12 +335,6 @@ class SumTree {
   }
   std::uint32_t num_rebuilds() const noexcept {
     return state_->rebuilds.load(std::memory_order_relaxed);
-  }
-  // Odd from here on, also if the last one died in a rebuild.
-  void begin_rebuild() noexcept {
-    DRIVETRAIN_LOCKED_WRITE("rebuild/begin", state_->rebuilds.store(num_rebuilds() | 1,
-                                                                    std::memory_order_relaxed));
-    std::atomic_thread_fence(std::memory_order_release);  // odd is seen before any new sum
   }
   // Release: who sees it even sees all sums.
   void end_rebuild() noexcept {
