@@ -137,7 +137,7 @@ def test_steps_and_initial_fields_of_sequences_are_written_as_they_are_sampled()
         ({"reward": np.zeros(2)}, r"field \"reward\": expected float32\[3\], got float64\[2\]; give one row per key"),
         (
             {"reward": np.zeros((3, 1))},
-            r"field \"reward\": expected float32\[3\], got float64\[3, 1\]; take the last axis",
+            r"field \"reward\": expected float32\[3\], got float64\[3, 1\]; take the last",
         ),
         ({"reward": np.array([0, np.inf, 0])}, r"field \"reward\"\[1\]: expected finite numbers"),
         ({"obs": np.zeros((3, 2))}, r"field \"obs\": expected float32\[3, 2\], got float64\[3, 2\]; cast it"),
