@@ -8,7 +8,8 @@
 A generation's files are written under new names, then the manifest that names them is replaced in one
 step, then those of the generation before are removed: whatever is killed, the old checkpoint or the new
 one is there completely. The replay's file goes on from generation to generation under a second name for
-the same file, to which a save adds what has changed; the manifest says which save of it counts.
+the same file, to which a save adds what has changed; the manifest says which save of it counts. One that
+somebody else has a name for, as in a copy of hard links, stays theirs as it is.
 """
 
 import contextlib
@@ -260,12 +261,14 @@ def _has_lost_manifest(folder: Path) -> bool:
 def _save_replay(folder: Path, before: dict[str, Any], name: str, replay: Replay) -> None:
     """Save to a new name; what the old name has is part of it where the file system can do that.
 
-    Not where a save was made since that no manifest names: a file keeps only two apart.
+    Not where a save was made since that no manifest names: a file keeps only two apart. Nor where the file is in a copy
+    of the folder, too, as `cp -al` makes one: saves from here on would push out the one that the copy's manifest names.
     """
     old = before["files"].get("replay")
     if old is not None and before.get("replay_save") == replay.save_number:
         with contextlib.suppress(OSError):
-            os.link(folder / old, folder / name)
+            if os.stat(folder / old).st_nlink == 1:
+                os.link(folder / old, folder / name)
     replay.save(folder / name, incremental=True)
 
 
