@@ -107,3 +107,38 @@ def test_a_write_beyond_an_array_is_clipped_or_dropped_as_by_xla():
     batches = np.zeros((6, 3), np.int32), np.array([0, 2, 3, 100, -3, -4], np.int32)
     for x, y in zip(*(applied(function, *batches, engine=engine) for engine in ("xla", "numpy")), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_a_boolean_leaves_out_of_a_product_what_has_no_meaning_as_under_xla(engine):
+    """Where both are alike; XLA multiplies by a Boolean that is repeated to a vector's shape, and by what is chosen."""
+
+    def function(x, k):
+        is_there = k > 0
+        vector = jnp.stack([x, -x])
+        return [
+            is_there * x,
+            x * is_there.astype(jnp.float32),
+            (vector < 0) * vector,
+            jax.lax.scan(lambda count, row: (count, is_there * row), 0, vector)[1],
+            is_there * vector,
+            jnp.where(is_there, 1.0, 0.0) * x,
+        ]
+
+    x = np.array([np.nan, np.inf, -np.inf, -2.0, 0.0, -0.0] * 2, np.float32)
+    k = np.repeat(np.array([0, 1], np.int32), 6)
+    got, expected = (applied(function, x, k, engine=each) for each in (engine, "xla"))
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(got[0][:6], 0)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_zeros_keep_their_signs(engine):
+    def function(k):
+        zeros = jnp.array([0.0, -0.0])
+        return [jnp.where(k > 0, zeros, 0.0), jnp.where(k > 0, -0.0, zeros), jnp.sign(zeros), jnp.sign(zeros[k])]
+
+    k = np.array([0, 1], np.int32)
+    for got, expected in zip(*(applied(function, k, engine=each) for each in (engine, "xla")), strict=True):
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))

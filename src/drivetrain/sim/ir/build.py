@@ -25,6 +25,8 @@ class Builder:
         self.ops: list[Op] = []
         self.where = where
         self.constants: dict[Value, npt.NDArray[Any]] = {}
+        self.flags: dict[Value, Value] = {}
+        """Booleans as numbers -> the Booleans."""
 
     def emit(self, name: str, inputs: Sequence[Value], shape: Ints, dtype: str, **attrs: Any) -> Value:
         """One operation with one output."""
@@ -66,7 +68,10 @@ class Builder:
 
     def convert(self, x: Value, dtype: str) -> Value:
         """Each element as another type, by value."""
-        return x if x.dtype == dtype else self.emit("convert", (x,), x.shape, dtype)
+        out = x if x.dtype == dtype else self.emit("convert", (x,), x.shape, dtype)
+        if x.dtype == "bool":
+            self.flags[out] = x
+        return out
 
     def threefry(self, k0: Value, k1: Value, c0: Value, c1: Value) -> tuple[Value, Value]:
         """Both words of Threefry-2x32, elementwise over one shape; scalars are repeated."""

@@ -148,6 +148,11 @@ def count_leading_zeros(x: Array) -> Array:
     )
 
 
+def sign_of(x: Any) -> Any:
+    """-1, 0 or 1, of a float's zero itself; NumPy's gives the positive one."""
+    return np.where(x == 0, x, np.sign(x))
+
+
 def rounded_away(x: Any) -> Any:
     """The nearest whole number, of two the one further from zero; x + 0.5 would be rounded itself."""
     whole = np.trunc(np.abs(x))
@@ -155,7 +160,7 @@ def rounded_away(x: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "neg": np.negative, "abs": np.abs, "sign": np.sign, "not": np.invert, "floor": np.floor, "ceil": np.ceil,
+    "neg": np.negative, "abs": np.abs, "sign": sign_of, "not": np.invert, "floor": np.floor, "ceil": np.ceil,
     "round_even": np.rint, "round_away": rounded_away,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt, "exp": np.exp, "exp2": np.exp2,
     "log": np.log, "log1p": np.log1p, "expm1": np.expm1, "tanh": np.tanh, "logistic": lambda x: 1 / (1 + np.exp(-x)),

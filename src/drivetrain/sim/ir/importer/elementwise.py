@@ -26,9 +26,24 @@ SAME = {name: name for name in ops.UNARY | ops.ARITHMETIC} | RENAMED
 @handles(*SAME)
 def _elementwise(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     values = [value for (value,) in inputs]
+    if eqn.primitive.name == "mul" and (chosen := by_flag(at, values)) is not None:
+        return chosen
     if eqn.primitive.name in ("pow", "mul"):  # of a whole exponent; of narrow factors with a wide product
         values = [at.builder.convert(value, at.dtype_of(eqn.outvars[0].aval)) for value in values]
     return at.builder.elementwise(SAME[eqn.primitive.name], *values)
+
+
+def by_flag(at: Importer, factors: list[Value]) -> Value | None:
+    """A float times a Boolean, as XLA computes it: the float or 0, also where it is NaN or infinite.
+
+    So authors leave out what has no meaning, `(distance > 0) * (x / distance)`. None for other factors, and where the
+    Boolean was repeated to an array's shape, of which XLA multiplies.
+    """
+    for one, other in (factors, factors[::-1]):
+        flag = at.builder.flags.get(one)
+        if flag is not None and other.dtype == "float32" and one.shape == other.shape:
+            return at.builder.elementwise("select", flag, other, at.builder.full(other.shape, 0, "float32"))
+    return None
 
 
 @handles("shift_right_arithmetic")

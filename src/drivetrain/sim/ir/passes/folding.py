@@ -88,12 +88,12 @@ class Folder:
         )
 
     def uniform(self, value: Value) -> Any:
-        """The number that every element of a value is, or None."""
+        """The number, to the bit, that every element of a value is, or None: zeros of both signs are several."""
         array = self.constants.get(repeated_scalar(self.makers.get(value)) or value)
         if array is None or array.size == 0:
             return None
         first = array.reshape(-1)[0]
-        return first if array.size == 1 or bool((array == first).all()) else None
+        return first if array.size == 1 or array.tobytes() == first.tobytes() * array.size else None
 
     def simpler(self, builder: Builder, op: Op) -> Value | None:
         """A value that equals the operation's only output, or None."""
