@@ -148,7 +148,7 @@ def count_leading_zeros(x: Array) -> Array:
     )
 
 
-def sign_of(x: Any) -> Any:
+def sign_of(x: Array) -> Array:
     """-1, 0 or 1, of a float's zero itself; NumPy's gives the positive one."""
     return np.where(x == 0, x, np.sign(x))
 
