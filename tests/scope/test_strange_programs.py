@@ -267,3 +267,27 @@ def test_a_process_on_another_machine_is_not_recorded_by_a_clock_that_is_not_the
     assert not list(folder.glob("*.events"))
     (note,) = read_notes(folder)
     assert "it runs on another machine, whose clock is not the session's" in note
+
+
+SUBINTERPRETERS = """
+try:
+    import _interpreters as interpreters
+except ImportError:  # up to Python 3.12
+    import _xxsubinterpreters as interpreters
+for _ in range(2):
+    one = interpreters.create()
+    interpreters.run_string(one, "import sys; sys.stdout.write('inside ')")
+    interpreters.destroy(one)
+from drivetrain import scope
+with scope.operation("after"):
+    print("outside")
+"""
+
+
+def test_a_process_with_subinterpreters_is_captured_and_the_report_says_what_of_them_is_not(folder):
+    assert profiled_text(folder, SUBINTERPRETERS).stdout == b"inside inside outside\n"
+    profile = scope.load(folder)
+    (note,) = profile.notes
+    (process,) = profile.trace.processes
+    assert note == f"Process {process.pid}: what its subinterpreters did counts as the code around their calls."
+    assert entered(folder)["after"] == 1

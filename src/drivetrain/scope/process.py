@@ -77,6 +77,18 @@ def require_silence() -> None:
         )
 
 
+def require_main_interpreter() -> None:
+    """Refuse an interpreter beside the one that records: native code is the process's, all of this the interpreter's.
+
+    Those with a lock of their own cannot load native code, and are told of it by Python, which calls them the same.
+
+    Raises:
+        InvalidInput: Another interpreter of this process records.
+    """
+    if _native.recording() and _current.folder is None:
+        raise InvalidInput("session: expected the process's main interpreter, and subinterpreters are not told apart")
+
+
 def leave(path: Path) -> bool:
     """Stop recording; False in a forked child of the process that joined."""
     try:

@@ -21,7 +21,7 @@ from drivetrain.scope.cupti import injection
 from drivetrain.scope.cupti.readings import Readings
 from drivetrain.scope.hooks import garbage, imports, named, torch_operators
 from drivetrain.scope.notes import GPU_REFUSED, leave_note
-from drivetrain.scope.process import is_here, leave
+from drivetrain.scope.process import is_here, leave, require_main_interpreter
 from drivetrain.scope.session import CALIBRATE_EVERY, create, end, join, read_about
 
 FOLDER_VARIABLE = "DRIVETRAIN_SCOPE"
@@ -115,10 +115,11 @@ def attach(folder: str) -> None:
     """In a process of the program, before its first line: record, and watch for imports that can be hooked.
 
     Raises:
-        InvalidInput: It runs on another machine than the session.
+        InvalidInput: It runs on another machine than the session, or in a subinterpreter of a process that records.
         OSError: The folder cannot be written; nothing is recorded.
     """
     path = Path(folder)
+    require_main_interpreter()
     session = read_about(path)
     if "end_ns" in session:  # what the program has left running starts others
         return

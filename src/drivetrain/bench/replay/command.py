@@ -69,7 +69,7 @@ class Options(Outputs):
     """Measure the replay against cpprb, Tianshou, TorchRL, Flashbax, SB3 and plain NumPy."""
 
     quick: bool = False
-    """Two minutes rather than twenty; the numbers then mean little."""
+    """Two minutes rather than half an hour; the numbers then mean little."""
     only: str = ""
     """Only groups of cases whose name contains this, or one of these: "obs 17", "tree", "obs 4,contention"."""
     rounds: int | None = None

@@ -47,10 +47,11 @@ if _folder and os.path.isdir(_folder):
         try:
             # As scope/notes.py does, which may be just what could not be imported.
             _name = os.path.join(_folder, f"{os.getpid()}.not-captured")
+            _what = f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}"
+            if "subinterpreters" in str(_error):  # the process is; its native code is one for all of its interpreters
+                _what = f"Process {os.getpid()}: what its subinterpreters did counts as the code around their calls."
             with open(_name, "w", encoding="utf-8", errors="backslashreplace") as _file:
-                _file.write(
-                    f"Process {os.getpid()} ({sys.executable}) was not captured: {type(_error).__name__}: {_error}\n"
-                )
+                _file.write(f"{_what}\n")
         except OSError:  # a full disk
             pass
 
