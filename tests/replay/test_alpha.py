@@ -118,6 +118,30 @@ def test_a_change_of_alpha_while_a_file_is_written_leaves_each_priority_what_it_
         np.testing.assert_allclose(now, values, rtol=1e-3, atol=1e-6)
 
 
+def test_a_change_of_alpha_beside_an_error_that_exploded_while_rows_come_to_a_file_leaves_priorities_there(
+    tmp_path, monkeypatch
+):
+    """By the new alpha the unit of leaves is coarser, and a file whose leaves are by the one before is not of that."""
+    replay, values = filled_replay(4000, alpha=0.4), np.linspace(1e-3, 50, 4000)
+    replay.update_priorities(replay.all_keys(), np.where(np.arange(4000) == 20, 1e15, values))
+    pieces, read = [], part._changes
+
+    def changed_after_the_first_piece(*arguments):
+        if len(pieces) == 1:
+            replay.set_alpha(1.0)
+            add_rows(replay, 10)
+        pieces.append(arguments[-1])
+        return read(*arguments)
+
+    monkeypatch.setattr(part, "_changes", changed_after_the_first_piece)
+    replay.save(tmp_path / "file")
+    loaded = Replay.load(tmp_path / "file")
+    assert loaded.alpha == 0.4
+    found = loaded.priorities(loaded.all_keys())
+    num_before = pieces[0].stop - 21  # of those that were read before it and are still there, behind the exploded one
+    np.testing.assert_allclose(found[11 : 11 + num_before], values[21:][:num_before], rtol=1e-3, atol=1e-6)
+
+
 def test_from_alpha_zero_nothing_can_be_rescaled():
     replay = filled_replay(4, alpha=0.5)
     replay.set_alpha(0)

@@ -91,7 +91,9 @@ def _write_rows(out: "Summed", table: _native.Table, schema: Schema, known: Know
                 changes = _changes(table, schema, known, state.alpha, slots)
                 if len(changes.slots) or len(changes.frames):
                     out.write(*changes.packed())
-        latest = replace(_state(table, known), alpha=state.alpha)
+        latest = _state(table, known)
+        if latest.alpha != state.alpha:  # which leaves are by, and so is the unit that they are multiples of
+            latest = replace(latest, alpha=state.alpha, unit_exponent=state.unit_exponent)
         is_round = latest.num_inserted - state.num_inserted >= capacity
         num_new = capacity if is_round else (latest.next_slot - state.next_slot) % capacity
         if is_last or num_new <= capacity - num_walked:  # in slots that this walk did not come to
