@@ -23,7 +23,10 @@ class Unreadable:
 
 def test_what_numpy_cannot_read_is_told_with_the_reason():
     replay = filled_replay(8)
-    with pytest.raises(InvalidInput, match=r"priorities: expected an array .* got Unreadable \(.*Detach it first"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"priorities: expected an array .* got Unreadable \(.*Detach it first.\); .* by \.detach\(\)",
+    ):
         replay.update_priorities(first_keys(2), Unreadable())
     with pytest.raises(InvalidInput, match="keys: expected an array that NumPy can read"):
         replay.priorities(Unreadable())

@@ -44,7 +44,9 @@ def require_int(name: str, value: Any, *, least: int, most: int | None = None) -
         number = -1
     if number < least or (most is not None and number > most):
         bounds = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
-        raise InvalidInput(f"{name}: expected {bounds}, got {value!r}")
+        is_whole = isinstance(value, float) and value.is_integer() and least <= value <= (most or value)  # as 1e6 is
+        remedy = f"; write {int(value)}" if is_whole else ""
+        raise InvalidInput(f"{name}: expected {bounds}, got {value!r}{remedy}")
     return number
 
 

@@ -254,7 +254,8 @@ def _described(value: Any) -> str:
 
 def fitting_update(keys: Any, priorities: Any, capacity: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Keys as uint64 and priorities as a float array of the same shape."""
-    key_array, priority_array = _uint64(keys), _array("priorities", priorities)
+    remedy = "; give those of a tensor by .detach().float().cpu().numpy()"
+    key_array, priority_array = _uint64(keys), _array("priorities", priorities, remedy)
     if priority_array.dtype.kind not in "fiu":
         raise InvalidInput(
             f"priorities: expected real numbers, got {priority_array.dtype}; cast them with .astype('float32')"

@@ -336,7 +336,8 @@ def _leaf(name: str, value: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if len(shape) > _MAX_AXES:
         raise InvalidInput(f"spec field {name!r}: expected at most {_MAX_AXES} axes, got {len(shape)}")
     if dtype.hasobject or dtype.itemsize == 0:
-        raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; use a numeric dtype")
+        remedy = "give the most that a text has, as U20" if dtype.kind in "SU" else "use a numeric dtype"
+        raise InvalidInput(f"spec field {name!r}: dtype {dtype} has no fixed size in bytes; {remedy}")
     if min(shape, default=1) < 1:
         raise InvalidInput(f"spec field {name!r}: expected a shape of positive extents, got {shape}; leave it out")
     if not dtypes.survives_json(dtype):  # else files could not be loaded, nor other processes attach
