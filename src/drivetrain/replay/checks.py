@@ -84,7 +84,7 @@ def _fitting(
     shape = (*leading, *field.shape)
 
     def remedy(got: tuple[int, ...]) -> str:
-        if too_long := _no_last_axis(got, shape):
+        if too_long := no_last_axis(got, shape):
             return too_long
         if (*got, 1) == shape and got != field.shape:
             return "add the last axis, array[..., None]"
@@ -183,10 +183,10 @@ def fitting_fields(
 
 def _per_key(shape: tuple[int, ...]) -> Callable[[tuple[int, ...]], str]:
     """From a shape that came in place of this one, of rows by their keys, to what to do about it."""
-    return lambda got: _no_last_axis(got, shape) or "give one row per key, the axes of the keys first"
+    return lambda got: no_last_axis(got, shape) or "give one row per key, the axes of the keys first"
 
 
-def _no_last_axis(got: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+def no_last_axis(got: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     """What to do about one axis too much, as other replays want rewards and ends; empty where that is not it."""
     return "take the last axis away, array[..., 0]" if got == (*wanted, 1) else ""
 

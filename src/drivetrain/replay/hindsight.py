@@ -260,7 +260,8 @@ def _judged(name: str, judge: Judge, pairs: tuple[Any, Any], steps: dict[str, An
     if array.shape != (num,) or array.dtype.kind not in "fiub":
         raise InvalidInput(
             f"{name}: expected {num} numbers of (achieved, desired), one for each of their rows, got "
-            f"{array.dtype}{list(array.shape)}; have it work along the last axis"
+            f"{array.dtype}{list(array.shape)}; "
+            f"{checks.no_last_axis(array.shape, (num,)) or 'have it work along the last axis'}"
         )
     checks.require_finite(name, array)
     return checks.as_float32(array)
