@@ -155,6 +155,25 @@ def test_a_name_without_an_end_takes_a_few_lines_and_no_screens_of_a_terminal(tm
         assert 160 <= capsys.readouterr().out.count("x") < 700
 
 
+def test_operations_numbered_by_a_counter_take_one_screen_of_a_terminal_and_all_are_in_the_json(tmp_path, capsys):
+    with scope.session(tmp_path / "one", calibrate_every=0):
+        for number in range(300):
+            with scope.operation(f"episode {number}"):
+                sum(range(100))
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    file = tmp_path / "numbers.json"
+    for folders in (["one"], ["one", "two"]):
+        assert main(["report", *(str(tmp_path / folder) for folder in folders), "--json", str(file)]) == 0
+        printed = capsys.readouterr().out
+        assert 30 < printed.count("episode ") <= 40
+        (rest,) = [line for line in printed.splitlines() if re.match(r"\d+ others ", line)]
+        assert int(rest.split()[0]) >= 260
+        assert "µs" in rest or "ms" in rest
+        assert (
+            len({row["operation"] for row in json.loads(file.read_text())["rows"]} & {"episode 0", "episode 299"}) == 2
+        )
+
+
 def test_eighty_columns_hold_the_longest_names_that_the_profiler_gives(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     with scope.session(tmp_path / "run"), span(Site("wait", "backpropagation", "accelerator_sync")):

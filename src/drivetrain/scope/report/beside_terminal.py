@@ -7,9 +7,10 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.report import beside_gpu
-from drivetrain.scope.report.amounts import brief, seconds
+from drivetrain.scope.report.amounts import brief, others, seconds
 from drivetrain.scope.report.beside import Run, keys, ratio
 from drivetrain.scope.report.shares import extent
+from drivetrain.scope.report.terminal import MOST_ROWS
 
 _MOST_WIDTH = 28
 
@@ -28,8 +29,11 @@ def show(runs: Sequence[Run], console: rich.console.Console) -> None:
 def table(runs: Sequence[Run]) -> rich.table.Table:
     """Corrected time with its interval per run, and against the first (per step where steps are known)."""
     drawn = _columns(("operation", "class"), runs)
-    for key in keys(runs):
-        drawn.add_row(*map(brief, key), *(_cell(run, key) for run in runs), *ratios(runs, key))
+    found = keys(runs)
+    for key in found[:MOST_ROWS]:
+        drawn.add_row(*map(brief, key), *(_cell(run, [key]) for run in runs), *ratios(runs, key))
+    if rest := found[MOST_ROWS:]:
+        drawn.add_row(others(len(rest)), "", *(_cell(run, rest) for run in runs), *("" for _ in runs[1:]))
     return drawn
 
 
@@ -87,10 +91,12 @@ def _texts(runs: Sequence[Run], ratio_to_first: Callable[[Run], float | None]) -
     return ["" if one is None else f"{one:.2f}×" for one in found]
 
 
-def _cell(run: Run, key: tuple[str, str]) -> str:
-    """Corrected time, and its interval where that shows at three digits."""
-    share = run.shares.get(key)
-    if share is None:
+def _cell(run: Run, some: Sequence[tuple[str, str]]) -> str:
+    """Corrected time of some rows together, and its interval where that shows at three digits."""
+    found = [run.shares[key] for key in some if key in run.shares]
+    if not found:
         return ""
-    low, high = seconds(share.low_ns), seconds(share.high_ns)
-    return seconds(share.corrected_ns) + ("" if low == high else f" ({low}..{high})")
+    likely, low, high = (
+        seconds(sum(numbers)) for numbers in zip(*((s.corrected_ns, s.low_ns, s.high_ns) for s in found), strict=True)
+    )
+    return likely + ("" if low == high else f" ({low}..{high})")

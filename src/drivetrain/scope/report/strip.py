@@ -51,12 +51,14 @@ def dominant(profile: Profile, line: Timeline) -> NDArray[np.int64]:
     operation = np.where(is_idle, -1, profile.space.operation_of(line.state))
     first, last = int(line.edge_ns[0]), int(line.edge_ns[-1])
     bounds = first + np.arange(NUM_CELLS + 1) * ((last - first) / NUM_CELLS)
-    found = np.roll(np.unique(np.append(operation, -1)), -1)  # where times are equal, idle comes last
-    time_in = np.zeros((len(found), NUM_CELLS))
-    for place, index in enumerate(found.tolist()):
-        spent = np.concatenate([[0], np.cumsum(np.diff(line.edge_ns) * (operation == index))])
-        # Time in this operation up to a bound is linear between edges.
-        time_in[place] = np.diff(np.interp(bounds, line.edge_ns, spent))
+    names, place = np.unique(np.append(operation, -1), return_inverse=True)
+    found = np.roll(names, -1)  # where times are equal, idle comes last
+    # Between two of these points neither the operation nor the cell changes.
+    points = np.union1d(line.edge_ns, bounds)
+    at = np.searchsorted(line.edge_ns, points[:-1], "right") - 1
+    cell = np.searchsorted(bounds, points[:-1], "right") - 1
+    which = (place[np.clip(at, 0, len(operation) - 1)] - 1) % len(found) * NUM_CELLS + np.clip(cell, 0, NUM_CELLS - 1)
+    time_in = np.bincount(which, np.diff(points), len(found) * NUM_CELLS).reshape(len(found), NUM_CELLS)
     return found[time_in.argmax(axis=0)]
 
 

@@ -1,13 +1,18 @@
 """The report for a terminal: what dominates in words, and a table."""
 
+from collections.abc import Sequence
+
 import rich.box
 import rich.console
 import rich.table
 
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu_terminal
-from drivetrain.scope.report.amounts import brief, seconds
-from drivetrain.scope.report.shares import extent, in_words, shares
+from drivetrain.scope.report.amounts import brief, others, seconds
+from drivetrain.scope.report.shares import Share, extent, in_words, shares
+
+MOST_ROWS = 40
+"""Of a table; a program may number its operations by a counter. All of them are in the page, and in its numbers."""
 
 
 def show(profile: Profile, console: rich.console.Console) -> None:
@@ -31,13 +36,18 @@ def table(profile: Profile) -> rich.table.Table:
         drawn.add_column(heading, justify="right", no_wrap=True)
     found = shares(profile.breakdown())
     busy = sum(share.raw_ns for share in found) or 1
-    for share in found:
-        drawn.add_row(
-            brief(share.operation),
-            share.time_class,
-            seconds(share.raw_ns),
-            f"{share.raw_ns / busy:.1%}",
-            seconds(share.corrected_ns),
-            f"{seconds(share.low_ns)}..{seconds(share.high_ns)}",  # no wider: 80 columns hold it
-        )
+    rest = found[MOST_ROWS:]
+    for share in found[: len(found) - len(rest)]:
+        drawn.add_row(brief(share.operation), share.time_class, *_cells([share], busy))
+    if rest:
+        drawn.add_row(others(len(rest)), "", *_cells(rest, busy))
     return drawn
+
+
+def _cells(several: Sequence[Share], busy_ns: float) -> list[str]:
+    """The numbers of some shares together."""
+    raw_ns = sum(share.raw_ns for share in several)
+    likely, low, high = (
+        seconds(sum(numbers)) for numbers in zip(*((s.corrected_ns, s.low_ns, s.high_ns) for s in several), strict=True)
+    )
+    return [seconds(raw_ns), f"{raw_ns / busy_ns:.1%}", likely, f"{low}..{high}"]  # no wider: 80 columns hold it
