@@ -118,7 +118,9 @@ NB_MODULE(_native, m) {
   m.def("recording", [] { return event_log.recording(); });
   m.def(
       "mark_step", [] { thread_log.step(StepKind::kMarked); },
-      "Say that a step of the program is over: counts are then also given per step.");
+      "Say that a step of the program is over, in the thread that takes it.\n\n"
+      "Counts are then also given per step, and one of several blocks of the thread's steps is left unrecorded, to "
+      "learn what recording costs (see `session`). Costs next to nothing while nothing records.");
   m.def("inside", &inside, "The sites that this thread is in, outermost first, muted or not.");
   m.def("wait_sites", &wait_sites, "sleep"_a, "lock"_a, "ready"_a, "process"_a, "socket"_a,
         "Sites of what the C library waits for; before any record_waits().");
