@@ -7,9 +7,9 @@ import rich.console
 import rich.table
 
 from drivetrain.scope.report import beside_gpu
-from drivetrain.scope.report.amounts import brief, others, seconds
+from drivetrain.scope.report.amounts import brief, others
 from drivetrain.scope.report.beside import Run, keys, ratio
-from drivetrain.scope.report.shares import extent
+from drivetrain.scope.report.shares import extent, together
 from drivetrain.scope.report.terminal import MOST_ROWS
 
 _MOST_WIDTH = 28
@@ -96,7 +96,5 @@ def _cell(run: Run, some: Sequence[tuple[str, str]]) -> str:
     found = [run.shares[key] for key in some if key in run.shares]
     if not found:
         return ""
-    likely, low, high = (
-        seconds(sum(numbers)) for numbers in zip(*((s.corrected_ns, s.low_ns, s.high_ns) for s in found), strict=True)
-    )
+    likely, low, high = together(found)
     return likely + ("" if low == high else f" ({low}..{high})")

@@ -1,7 +1,7 @@
 """What all reports tell: time by operation and class over all threads, and what dominates, in words."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from drivetrain.scope.accelerator.launches import GAP
@@ -57,6 +57,12 @@ def shares(rows: Iterable[Row]) -> list[Share]:
 def is_of(site: Site, one: Row | Share) -> bool:
     """Whether it is time of a site of ours: a program may call its operations as we do, and sets no such class."""
     return (one.operation, one.time_class) == (site.operation, site.time_class)
+
+
+def together(several: Sequence[Share]) -> tuple[str, str, str]:
+    """The corrected time of several shares, and the ends of its interval, as cells."""
+    likely, low, high = zip(*((one.corrected_ns, one.low_ns, one.high_ns) for one in several), strict=True)
+    return seconds(sum(likely)), seconds(sum(low)), seconds(sum(high))
 
 
 def bounds(found: Overlap) -> tuple[str, str]:

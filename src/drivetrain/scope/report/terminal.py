@@ -9,7 +9,7 @@ import rich.table
 from drivetrain.scope.profile import Profile
 from drivetrain.scope.report import gpu_terminal
 from drivetrain.scope.report.amounts import brief, others, seconds
-from drivetrain.scope.report.shares import Share, extent, in_words, shares
+from drivetrain.scope.report.shares import Share, extent, in_words, shares, together
 
 MOST_ROWS = 40
 """Of a table; a program may number its operations by a counter. All of them are in the page, and in its numbers."""
@@ -37,7 +37,7 @@ def table(profile: Profile) -> rich.table.Table:
     found = shares(profile.breakdown())
     busy = sum(share.raw_ns for share in found) or 1
     rest = found[MOST_ROWS:]
-    for share in found[: len(found) - len(rest)]:
+    for share in found[:MOST_ROWS]:
         drawn.add_row(brief(share.operation), share.time_class, *_cells([share], busy))
     if rest:
         drawn.add_row(others(len(rest)), "", *_cells(rest, busy))
@@ -47,7 +47,5 @@ def table(profile: Profile) -> rich.table.Table:
 def _cells(several: Sequence[Share], busy_ns: float) -> list[str]:
     """The numbers of some shares together."""
     raw_ns = sum(share.raw_ns for share in several)
-    likely, low, high = (
-        seconds(sum(numbers)) for numbers in zip(*((s.corrected_ns, s.low_ns, s.high_ns) for s in several), strict=True)
-    )
+    likely, low, high = together(several)
     return [seconds(raw_ns), f"{raw_ns / busy_ns:.1%}", likely, f"{low}..{high}"]  # no wider: 80 columns hold it
