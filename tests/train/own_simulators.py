@@ -46,6 +46,21 @@ class Walk:
         return Box(-np.inf, np.inf, (1,))
 
 
+class Halved(Walk):
+    """Shows float16, which no engine but "xla" compiles."""
+
+    def reset(self, key, params):
+        obs, state = super().reset(key, params)
+        return obs.astype(jnp.float16), state
+
+    def step(self, key, state, action, params):
+        obs, *rest = super().step(key, state, action, params)
+        return obs.astype(jnp.float16), *rest
+
+    def observation_space(self, params):
+        return Box(-np.inf, np.inf, (1,), jnp.float16)
+
+
 popped = []
 
 

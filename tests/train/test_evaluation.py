@@ -203,6 +203,18 @@ def test_compiled_evaluations_refuse_what_others_do_in_the_same_words(sim_engine
 
 
 @pytest.mark.whole
+def test_a_run_on_what_xla_alone_compiles_is_evaluated_by_xla(tmp_path):
+    settings = {"num_actors": 0, "hidden": (8,), "total_steps": 64, "warmup_steps": 32, "batch_size": 8, "num_step": 1}
+    settings |= {"eval_episodes": 1, "final_eval_episodes": 1, "sim_engine": "xla", "run_dir": str(tmp_path)}
+    train("dqn", "drivetrain/own_simulators:Halved", **settings)
+    policy = load_policy(tmp_path)
+    assert len(policy.evaluate(2)) == 2
+    env = policy.make_env()
+    observation, _ = env.reset(seed=0)
+    assert env.step(policy(observation))[0].dtype == np.float16
+
+
+@pytest.mark.whole
 def test_a_compiled_actor_refuses_a_last_observation_that_is_no_number():
     settings = {**SMALL, "num_actors": 1, "sim_engine": "xla", "grant_length": 40}
     config = TrainConfig.default("dqn", "drivetrain/own_simulators:EndingIn").override(**settings).resolved()

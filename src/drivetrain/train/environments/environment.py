@@ -192,7 +192,8 @@ class Environment:
     ) -> None:
         self._beat = beat
         beat()
-        self._env = make(config.env, config.environment, training=training, render_mode=render_mode)
+        engine = config.fused_engine
+        self._env = make(config.env, config.environment, training=training, render_mode=render_mode, engine=engine)
         self._env_id, self._interface = config.env, interface
         self._num_steps = 0  # of the present episode
         self._info: Any = None  # of its last step

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Generator
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import gymnasium
 from gymnasium.spaces import Box, Dict, Discrete
@@ -36,7 +36,12 @@ class _Unfit(ValueError):
 
 
 def make(
-    env_id: str, settings: EnvironmentConfig, *, training: bool = False, render_mode: str | None = None
+    env_id: str,
+    settings: EnvironmentConfig,
+    *,
+    training: bool = False,
+    render_mode: str | None = None,
+    engine: Literal["native", "xla"] | None = None,
 ) -> _AnyEnv:
     """One environment with its wrappers, without Gymnasium's per-step checks.
 
@@ -45,13 +50,14 @@ def make(
         settings: The run's.
         training: Whether settings for training alone apply.
         render_mode: Gymnasium's: how it draws itself; None: not, unless it does by itself.
+        engine: What steps a simulator: that of the run's kernels, since another may not compile it. None: "native".
 
     Raises:
         InvalidInput: It is unknown, cannot be made or wrapped, or does not draw itself so.
     """
     with _telling_why(env_id, settings), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation notices of somebody else's environment
-        env = _made(env_id, settings, render_mode)
+        env = _made(env_id, settings, render_mode, engine or "native")
         _require_drawing(env, render_mode)
         return _wrapped(env, settings, training=training)
 
@@ -95,7 +101,7 @@ def _telling_why(env_id: str, settings: EnvironmentConfig) -> Generator[None]:
         raise InvalidInput(f"environment {env_id!r} cannot be made: {sentence}") from error
 
 
-def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> _AnyEnv:
+def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None, engine: str) -> _AnyEnv:
     maker = _maker(env_id)
     drawn = {} if render_mode is None else {"render_mode": render_mode}
     if maker is not None:
@@ -108,7 +114,7 @@ def _made(env_id: str, settings: EnvironmentConfig, render_mode: str | None) -> 
         require_new(cast(_AnyEnv, env).unwrapped)
         return cast(_AnyEnv, env)
     if is_simulator(env_id):
-        return _simulated(env_id, settings, drawn)
+        return _simulated(env_id, settings, drawn, engine)
     skipped = {"frameskip": 1} if settings.atari else {}  # the preprocessing skips frames itself
     options = skipped | settings.fresh_kwargs | drawn
     if is_atari(env_id):
@@ -128,7 +134,7 @@ def _what_else(env: object) -> str:
     return named if hasattr(env, "default_params") else ""
 
 
-def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) -> _AnyEnv:
+def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str], engine: str) -> _AnyEnv:
     """A simulator as Gymnasium's environment: what it is made with goes to its own class, as in a kernel."""
     sim = importlib.import_module("drivetrain.sim")  # registers ours
     env = sim.make(env_id, **settings.fresh_kwargs)
@@ -140,11 +146,11 @@ def _simulated(env_id: str, settings: EnvironmentConfig, drawn: dict[str, str]) 
     params = usual_params(env, settings) if settings.sim_params else None
     if env_id in gymnasium.registry:
         options = settings.fresh_kwargs | drawn
-        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, params=params, **options)
+        return cast(Any, gymnasium).make(env_id, disable_env_checker=True, engine=engine, params=params, **options)
     single = importlib.import_module("drivetrain.sim.gymnasium.single").SimEnv
     if drawn.get("render_mode") == "human":  # as Gymnasium's own `make` has it
-        return HumanRendering(single(env, params=params, render_mode="rgb_array"))
-    return single(env, params=params, **drawn)
+        return HumanRendering(single(env, engine, params=params, render_mode="rgb_array"))
+    return single(env, engine, params=params, **drawn)
 
 
 def _maker(env_id: str) -> Callable[[], Any] | None:

@@ -154,7 +154,8 @@ class TrainedPolicy:
         Raises:
             InvalidInput: It cannot be made, or does not draw itself so.
         """
-        return make(self.config.env, self.config.environment, render_mode=render_mode)
+        engine = self.config.fused_engine
+        return make(self.config.env, self.config.environment, render_mode=render_mode, engine=engine)
 
     @back_here()  # environments may go elsewhere
     def evaluate(self, num_episodes: int = 100) -> list[Episode]:
