@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -175,6 +176,7 @@ class Selection:
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
         best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
+        self._best = best
         self._best_mean = -np.inf if best is None else best.mean_return
         self._unsaved: NDArray[np.float32] | None = None  # the latest, as long as there was no room for any
 
@@ -185,21 +187,27 @@ class Selection:
         self._rest()
         mean = float(np.mean([one.total_reward for one in episodes]))
         if mean >= self._best_mean:
-            try:
-                save_policy(self._run_dir, vector, mean, num_steps, num_updates)
-                self._best_mean = mean
-            except OSError as error:
-                self._unsaved = vector.copy()
-                best = self._run_dir / "best"
-                before = "the one before" if has_best_policy(self._run_dir) else "the latest in its place"
-                self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with {before}")
+            self._keep(SavedPolicy(vector=vector, num_steps=num_steps, num_updates=num_updates, mean_return=mean))
         rate = success_rate(episodes)
         said = {} if rate is None else {"eval_success_rate": rate}
         return {"eval_return": mean, **said, "num_steps": num_steps, "num_updates": num_updates}
 
+    def _keep(self, found: SavedPolicy) -> None:
+        """Save the best policy; where there is no room the one before stays."""
+        try:
+            save_policy(self._run_dir, found.vector, found.mean_return, found.num_steps, found.num_updates)
+            self._best, self._best_mean = replace(found, vector=found.vector.copy()), found.mean_return
+        except OSError as error:
+            self._unsaved = found.vector.copy()
+            best = self._run_dir / "best"
+            before = "the one before" if has_best_policy(self._run_dir) else "the latest in its place"
+            self._complain(f"{best}: cannot be written: {error.strerror}; the run goes on with {before}")
+
     def final(self) -> list[Episode]:
         """Episodes of the best policy on the final seeds."""
         seeds = final_seeds(self._config, self._config.run.final_eval_episodes)
+        if self._best is not None and not has_best_policy(self._run_dir):  # as where the run's folder was moved away
+            self._keep(self._best)
         if self._unsaved is not None and not has_best_policy(self._run_dir):
             policy = make_policy(self._config, self._interface, self._unsaved)
         else:

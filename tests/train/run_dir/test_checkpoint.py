@@ -111,25 +111,6 @@ def test_without_hard_links_the_replay_is_written_whole(tmp_path, monkeypatch):
             assert content(loaded) == content(replay)
 
 
-def test_a_copy_of_hard_links_keeps_its_checkpoint_whatever_is_saved_after_it(tmp_path):
-    run_dir, copy = tmp_path / "run", tmp_path / "copy"
-    replay = make_replay()
-    for first in (0, 10):
-        add(replay, first, 10)
-        save_checkpoint(run_dir, ARRAYS, META, replay=replay)
-    shutil.copytree(run_dir, copy, copy_function=os.link)  # as `cp -al`, or a callback that keeps checkpoints
-    for first in (20, 30, 40):
-        add(replay, first, 10)
-        save_checkpoint(run_dir, ARRAYS, META, replay=replay)
-    with load_replay(copy, shared=False) as kept:
-        assert content(kept) == (list(range(20)), 20)
-        add(kept, 100, 10)
-        for _ in range(3):
-            save_checkpoint(copy, ARRAYS, META, replay=kept)
-    with load_replay(run_dir, shared=False) as loaded:
-        assert content(loaded) == content(replay) == (list(range(50)), 50)
-
-
 def test_a_failed_save_leaves_the_checkpoint_before_and_the_next_one_succeeds(tmp_path, monkeypatch):
     replay = make_replay()
     add(replay, 0, 20)

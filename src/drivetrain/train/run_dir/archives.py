@@ -108,6 +108,10 @@ def append_whole(file: IO[bytes], data: bytes) -> None:
         raise
 
 
-def is_removed(file: IO[bytes]) -> bool:
-    """Whether somebody has removed or replaced an open file, so that nobody will find what is written to it."""
-    return os.fstat(file.fileno()).st_nlink == 0
+def is_removed(file: IO[bytes], path: Path) -> bool:
+    """Whether somebody has removed or replaced an open file, or moved its folder, in whose place there is another, so
+    that nobody will look there for what is written to it.
+    """
+    if os.fstat(file.fileno()).st_nlink == 0:
+        return True
+    return path.parent.is_dir() and not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())))

@@ -6,6 +6,7 @@ The state is copied before the thread starts; the replay is saved while actors i
 draws, so it may be some rows ahead of the counters, never behind.
 """
 
+import json
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drivetrain.core.aside import save_text
 from drivetrain.core.errors import FileFormatError, InvalidInput
 from drivetrain.replay import Replay
 from drivetrain.train.config import TrainConfig
@@ -89,6 +91,7 @@ class Saver:
         try:
             meta = {**self._meta, **progress._asdict()}
             nbytes, replay_nbytes = save_checkpoint(self._run_dir, arrays, meta, replay=self._replay)
+            self._keep_config()
         except (OSError, MemoryError) as error:
             why = error.strerror if isinstance(error, OSError) else "not enough memory"
             folder = self._run_dir / "checkpoint"
@@ -107,6 +110,18 @@ class Saver:
             }
             self._outcomes.append(row)
         self._saved_s = time.monotonic()
+
+    def _keep_config(self) -> None:
+        """Write config.json again where it is gone: without it nobody takes the folder for a run's.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        path = self._run_dir / "config.json"
+        if not path.exists():
+            save_text(path, json.dumps(self._meta["config"], indent=2) + "\n")
+            sentence = f"{path} was gone, as where the folder is moved away; the run goes on here, and wrote it again"
+            self._outcomes.append({"note": sentence})
 
     def outcomes(self) -> list[dict[str, Any]]:
         """What came of the checkpoints since the last call: rows of metrics, or a {"note": sentence}."""

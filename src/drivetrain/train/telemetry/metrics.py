@@ -91,7 +91,7 @@ class MetricsFile:
 
     def _at_its_path(self) -> IO[bytes]:
         """The file; a new one if somebody has removed or replaced it, so that the rows from here on are not lost."""
-        if is_removed(self._file):
+        if is_removed(self._file, self._path):
             removed, self._file = self._file, self._path.open("ab", buffering=0)
             removed.close()
         return self._file

@@ -62,7 +62,7 @@ class Table:
         Raises:
             OSError: There is no room; the file is as it was.
         """
-        if self._is_behind or not row.keys() <= set(self._columns) or is_removed(self._file):
+        if self._is_behind or not row.keys() <= set(self._columns) or is_removed(self._file, self._path):
             self._file.close()
             self._make()
             return
