@@ -5,11 +5,16 @@ import pytest
 pytest.importorskip("jax", reason="needs the train extra")
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from test_given import SINES, SMALL
 
+from drivetrain.core.errors import InvalidInput
 from drivetrain.train import load_policy, train
+from drivetrain.train.config import TrainConfig
+from drivetrain.train.policies.policy import policy_network
+from drivetrain.train.runs.requirements import describe
 
 
 @pytest.mark.release
@@ -33,3 +38,16 @@ def test_jax_may_refuse_arrays_that_nobody_has_put_on_a_device_to_the_caller_alo
     with jax.transfer_guard("disallow"):
         result = train("sac", "Pendulum-v1", run_dir=str(tmp_path), torso=SINES, **SMALL)
     assert result.num_updates == 10
+
+
+@pytest.mark.parametrize(
+    "torso",
+    [
+        (lambda key, obs: jax.random.normal(key, (obs.shape[-1], 8)), lambda weight, obs: obs @ weight),
+        (lambda key, obs: {}, lambda params, obs: obs * jnp.linspace(0.0, 1.0, obs.shape[-1])),
+    ],
+)
+def test_a_torso_whose_numbers_are_of_64_bits_by_a_setting_of_the_callers_is_told_which(torso):
+    config = TrainConfig.default("dqn", "CartPole-v1").override(torso=torso)
+    with jax.enable_x64(True), pytest.raises(InvalidInput, match="jax_enable_x64 is on: leave it off, or give"):
+        policy_network(config, describe(config))

@@ -142,3 +142,23 @@ def test_names_that_json_would_make_of_others_are_refused_however_deep():
     deep = {"a": {"b": [{"c": np.float32(0.5)}, (1, None, True)]}}
     kept = TrainConfig.default("dqn", "CartPole-v1").override(env_kwargs=deep).environment.env_kwargs
     assert kept == {"a": {"b": [{"c": 0.5}, [1, None, True]]}}
+
+
+@pytest.mark.parametrize("given", [{}, {"colour": "red"}])
+def test_an_argument_that_what_makes_an_environment_lacks_is_told_to_be_given(given):
+    def make(size, *, colour=None):
+        return Levels()
+
+    with pytest.raises(InvalidInput, match=r"'size'; give it by env_kwargs, as env_kwargs=\{'size': \.\.\.\}$"):
+        describe(TrainConfig.default("dqn", make).override(env_kwargs=given))
+
+
+def test_an_argument_that_something_within_it_lacks_is_a_mistake_of_its_own():
+    def part(size):
+        return size
+
+    def make():
+        part()
+
+    with pytest.raises(InvalidInput, match=r"'size'.*; mend it$"):
+        describe(TrainConfig.default("dqn", make))

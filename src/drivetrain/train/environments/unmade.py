@@ -22,6 +22,7 @@ _PLAIN_OF_OURS = (ValueError, TypeError, AttributeError, AssertionError)
 """The same where ours or Gymnasium's raise them, as of wrappers around what they are not for."""
 _INSTALL = "install it, or name its folder in PYTHONPATH"
 _OF_A_MODULE = "; what a module registers or makes is named with it: module:Id, module:function"
+_NOT_GIVEN = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: ('\w+')")
 _NO_DISPLAY = (
     "without a display set MUJOCO_GL to egl or osmesa before MuJoCo is imported, and install what that names (libegl1, "
     "libosmesa6)"
@@ -61,6 +62,8 @@ def remedy(env_id: str, settings: EnvironmentConfig, error: Exception | SystemEx
         return _NO_DISPLAY
     if settings.atari and "frameskip" in message_of(error):
         return "atari is for games named ALE/NAME or NAMENoFrameskip-v4, whose pictures it preprocesses: leave it out"
+    if is_own and (lacking := _not_given(error)) is not None:
+        return f"give it by env_kwargs, as env_kwargs={{{lacking}: ...}}"
     if settings.env_kwargs:
         return f"env_kwargs: it is made with {', '.join(settings.env_kwargs)}"
     if is_own:
@@ -91,3 +94,10 @@ def _bare(env_id: str) -> str:
 def _not_found(error: Exception | SystemExit) -> ModuleNotFoundError | None:
     """The failed import that an error is, or tells of."""
     return next((one for one in (error, error.__cause__) if isinstance(one, ModuleNotFoundError)), None)
+
+
+def _not_given(error: Exception | SystemExit) -> str | None:
+    """The first argument, quoted, without which what makes an environment cannot be called; None: it is not that."""
+    is_of_call = Path(traceback.extract_tb(error.__traceback__)[-1].filename).is_relative_to(_OURS)
+    found = _NOT_GIVEN.search(message_of(error)) if isinstance(error, TypeError) and is_of_call else None
+    return None if found is None else found[1]

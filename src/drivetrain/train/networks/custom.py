@@ -95,9 +95,11 @@ def _shape(torso: CustomTorso) -> _Shape:
         raise _unfit(torso, f"it raised {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     if any(leaf.dtype != jnp.float32 for _, leaf in leaves):
-        raise _unfit(torso, f"its parameters are {sorted({str(leaf.dtype) for _, leaf in leaves})}, not float32 alone")
+        kinds = ", ".join(sorted({str(leaf.dtype) for _, leaf in leaves}))
+        raise _unfit(torso, f"its parameters are {kinds}, not float32 alone{_where_wide()}")
     if getattr(features, "ndim", 0) != 2 or features.shape[0] != 1 or features.dtype != jnp.float32:
-        raise _unfit(torso, f"apply gave {_said(features)} for a batch of one, not float32[1, num_features]")
+        wide = _where_wide() if getattr(features, "dtype", None) == np.float64 else ""
+        raise _unfit(torso, f"apply gave {_said(features)} for a batch of one, not float32[1, num_features]{wide}")
     if getattr(of_three, "shape", ()) != (3, features.shape[1]) or features.shape[1] == 0:
         raise _unfit(torso, f"apply gave {_said(features)} for a batch of one and {_said(of_three)} for one of three")
     layout = tuple((jax.tree_util.keystr(path, simple=True, separator="/"), leaf.shape) for path, leaf in leaves)
@@ -124,6 +126,12 @@ def _unfit(torso: CustomTorso, reason: str) -> InvalidInput:
         f"torso: {torso.source!r} does not fit: {reason}; expected init(key, obs) -> float32 params and "
         f"apply(params, obs) -> float32[batch, num_features], for obs of {stored} with a batch axis before"
     )
+
+
+def _where_wide() -> str:
+    """What makes numbers of 64 bits of those that are given no type, where that is so."""
+    is_wide = jax.config.read("jax_enable_x64")
+    return " (JAX's setting jax_enable_x64 is on: leave it off, or give what `init` and `apply` make a type)" * is_wide
 
 
 def _said(array: Any) -> str:
