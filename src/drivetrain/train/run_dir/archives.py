@@ -112,6 +112,10 @@ def is_removed(file: IO[bytes], path: Path) -> bool:
     """Whether somebody has removed or replaced an open file, or moved its folder, in whose place there is another, so
     that nobody will look there for what is written to it.
     """
-    if os.fstat(file.fileno()).st_nlink == 0:
+    opened = os.fstat(file.fileno())
+    if opened.st_nlink == 0:
         return True
-    return path.parent.is_dir() and not (path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())))
+    try:
+        return not os.path.samestat(path.stat(), opened)
+    except FileNotFoundError:
+        return path.parent.is_dir()
