@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from drivetrain.core import compilers
-from drivetrain.core.compilers import compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import KILLED, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 from live_processes import wait_until_dead
 
@@ -52,6 +52,9 @@ def test_a_compiler_that_made_nothing_is_an_error(tmp_path):
         ("import sys; print('it went wrong', file=sys.stderr); sys.exit(1)", "it went wrong"),
         ("import os, sys; os.write(2, b'\\xff.cpp: error: no z'); sys.exit(1)", "\ufffd.cpp: error: no z"),
         ("import sys; sys.exit(4)", "exit code 4, without a word"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", KILLED),
+        ("import sys; print('g++: Killed signal terminated program cc1plus', file=sys.stderr); sys.exit(1)",
+         KILLED),
     ],
 )  # fmt: skip
 def test_what_a_compiler_refuses_is_its_first_error(program, said):

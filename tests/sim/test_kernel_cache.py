@@ -58,17 +58,34 @@ def test_a_compiler_may_have_arguments(start):
     assert answers([start(arguments="-DNOTHING")]) == ["42"]
 
 
-def test_a_compiler_that_writes_nothing_is_told_as_such(monkeypatch, tmp_path):
-    monkeypatch.setenv("CXX", "/bin/true")
-    monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path))
-    toolchain.compiler.cache_clear()
-    try:
-        with pytest.raises(
-            CompileError, match=r"CXX=/bin/true does not .*says that all is well and writes nothing; set"
-        ):
-            toolchain.load_library(SOURCE, ())
-    finally:
+@pytest.fixture
+def as_compiler(monkeypatch, tmp_path):
+    """Makes a program the compiler, with nothing kept."""
+
+    def choose(program):
+        monkeypatch.setenv("CXX", str(program))
+        monkeypatch.setenv("DRIVETRAIN_CACHE", str(tmp_path / "kernels"))
         toolchain.compiler.cache_clear()
+
+    yield choose
+    toolchain.compiler.cache_clear()
+
+
+def test_a_compiler_that_writes_nothing_is_told_as_such(as_compiler):
+    as_compiler("/bin/true")
+    with pytest.raises(CompileError, match=r"CXX=/bin/true does not .*says that all is well and writes nothing; set"):
+        toolchain.load_library(SOURCE, ())
+
+
+def test_a_compiler_that_is_killed_is_told_of_with_memory_and_is_no_fault_of_the_kernel(as_compiler, tmp_path):
+    wrapper = tmp_path / "wrapper"
+    killed = "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1"
+    wrapper.write_text(f'#!/bin/sh\ncase "$1" in --version) exec g++ "$@" ;; esac\n{killed}\n')
+    wrapper.chmod(0o755)
+    as_compiler(wrapper)
+    with pytest.raises(CompileError, match="it was killed, as programs are where memory runs out; make room") as told:
+        toolchain.load_library(SOURCE, ())
+    assert "report" not in str(told.value)
 
 
 def test_one_of_several_processes_compiles_and_all_load_it(start, tmp_path):

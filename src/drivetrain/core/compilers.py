@@ -26,6 +26,8 @@ TIMEOUT_S = 1800.0
 """For a compiler that waits, as for a file of a server that is gone."""
 VERSION_TIMEOUT_S = 30
 """For one that is asked for its version, which takes some milliseconds."""
+KILLED = "it was killed, as programs are where memory runs out"
+"""What `refusal` says of one that somebody ended, or one of the programs that it began."""
 
 Command = tuple[str, ...]
 """A compiler's path, and what CXX has after it, as in "ccache g++"."""
@@ -99,6 +101,8 @@ def refusal(command: Sequence[str], source: str = "") -> str | None:
         return None
     if done.returncode == -signal.SIGXCPU or str(signal.strsignal(signal.SIGXCPU)) in done.stderr:
         return f"it was not done after {counted(LIMIT_CPU_S, 'second')} of processor time"
+    if done.returncode == -signal.SIGKILL or str(signal.strsignal(signal.SIGKILL)) in done.stderr:
+        return KILLED
     first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[:300])
     return first.strip() or f"exit code {done.returncode}, without a word"
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain.core.caches import kernel_cache
-from drivetrain.core.compilers import Command, compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import KILLED, Command, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -134,6 +134,11 @@ def fault(command: Command, error: str, compiles: bool, folder: Path) -> Compile
         return CompileError(
             f"a kernel cannot be compiled: the disk of {folder} is full, with {num_free} bytes free; "
             "make room, or set DRIVETRAIN_CACHE to a folder on another"
+        )
+    if error == KILLED:
+        return CompileError(
+            f"{' '.join(command)} did not come to its end with a kernel: {error}; make room, or compile with "
+            'engine="xla"'
         )
     if not compiles:
         who = f"CXX={os.environ['CXX']}" if os.environ.get("CXX") else " ".join(command)
