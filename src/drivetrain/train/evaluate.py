@@ -175,9 +175,7 @@ class Selection:
         self._rest()
         self._run_dir = run_dir
         self._seeds = episode_seeds(config.run.seed, "selection", config.run.eval_episodes)
-        best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
-        self._best = best
-        self._best_mean = -np.inf if best is None else best.mean_return
+        self._best = load_saved_policy(run_dir, "best") if has_best_policy(run_dir) else None
         self._unsaved: NDArray[np.float32] | None = None  # the latest, as long as there was no room for any
 
     def consider(self, vector: NDArray[np.float32], num_steps: int, num_updates: int) -> Row:
@@ -186,7 +184,7 @@ class Selection:
         episodes = self._evaluator.play(policy, self._seeds)
         self._rest()
         mean = float(np.mean([one.total_reward for one in episodes]))
-        if mean >= self._best_mean:
+        if self._best is None or mean >= self._best.mean_return:
             self._keep(SavedPolicy(vector=vector, num_steps=num_steps, num_updates=num_updates, mean_return=mean))
         rate = success_rate(episodes)
         said = {} if rate is None else {"eval_success_rate": rate}
@@ -196,7 +194,7 @@ class Selection:
         """Save the best policy; where there is no room the one before stays."""
         try:
             save_policy(self._run_dir, found.vector, found.mean_return, found.num_steps, found.num_updates)
-            self._best, self._best_mean = replace(found, vector=found.vector.copy()), found.mean_return
+            self._best = replace(found, vector=found.vector.copy())
         except OSError as error:
             self._unsaved = found.vector.copy()
             best = self._run_dir / "best"

@@ -6,7 +6,6 @@ The state is copied before the thread starts; the replay is saved while actors i
 draws, so it may be some rows ahead of the counters, never behind.
 """
 
-import json
 import re
 import threading
 import time
@@ -54,6 +53,7 @@ class Saver:
         self, run_dir: Path, config: TrainConfig, interface: Interface, experience: Experience, origin: Origin
     ) -> None:
         self._run_dir = run_dir
+        self._config = config
         self._interval_s = config.run.checkpoint_interval_s
         self._warmup_steps = 0 if config.on_policy else config.updates.warmup_steps
         self._replay = experience if isinstance(experience, Replay) and config.replay.save_replay else None
@@ -119,7 +119,7 @@ class Saver:
         """
         path = self._run_dir / "config.json"
         if not path.exists():
-            save_text(path, json.dumps(self._meta["config"], indent=2) + "\n")
+            save_text(path, self._config.to_json())
             sentence = f"{path} was gone, as where the folder is moved away; the run goes on here, and wrote it again"
             self._outcomes.append({"note": sentence})
 
