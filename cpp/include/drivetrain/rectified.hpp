@@ -80,9 +80,10 @@ class Workspace {
 };
 
 namespace portable {
-constexpr std::size_t kLanes = 4;  // numbers in a vector
-constexpr std::size_t kWide = 8;   // vectors that an inner loop sums at a time
-constexpr std::size_t kTile = 8;   // rows and columns that are transposed at a time
+constexpr std::size_t kLanes = 4;   // numbers in a vector
+constexpr std::size_t kWide = 8;    // vectors that an inner loop sums at a time
+constexpr std::size_t kWidest = 8;  // the same, at most, of a loop that needs few registers for anything else
+constexpr std::size_t kTile = 8;    // rows and columns that are transposed at a time
 #define DRIVETRAIN_KERNEL
 
 /// Which of `num` numbers, 64 at most, are kept; of those from `from` on.
@@ -126,6 +127,7 @@ inline void transpose_tile(const float* from, std::size_t from_stride, unsigned 
 namespace avx2 {
 constexpr std::size_t kLanes = 8;
 constexpr std::size_t kWide = 8;
+constexpr std::size_t kWidest = 13;
 constexpr std::size_t kTile = 8;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx2,fma,popcnt")
 
@@ -221,6 +223,7 @@ DRIVETRAIN_KERNEL inline void transpose_tile(const float* from, std::size_t from
 namespace avx512 {
 constexpr std::size_t kLanes = 16;
 constexpr std::size_t kWide = 16;
+constexpr std::size_t kWidest = 16;
 constexpr std::size_t kTile = 16;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma,popcnt")
 

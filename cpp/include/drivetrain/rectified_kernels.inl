@@ -1,10 +1,10 @@
 // The loops of rectified.hpp for one instruction set; included once for each (no guard), in a namespace that says
 //
 //   DRIVETRAIN_KERNEL     the target attribute of every function here
-//   kLanes, kWide, kTile, find(), pack(), spread(), transpose_tile(): see the portable ones
+//   kLanes, kWide, kWidest, kTile, find(), pack(), spread(), transpose_tile(): see the portable ones
 //
-// A matrix that is multiplied by is taken in panels of kWide vectors (the last may be narrower), so that what the inner
-// loops read lies on whole vectors in some KiB one after another.
+// A matrix that is multiplied by is taken in as few panels of kWidest vectors or less as it can be, of about one width,
+// so that what the inner loops read lies on whole vectors in some KiB one after another.
 
 #include "drivetrain/vectors.inl"
 
@@ -12,20 +12,17 @@ constexpr std::size_t kPanel = kWide * kLanes;
 
 inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
 
-/// Calls `call.operator()<n>()` for a number of vectors, n in 1..kWide.
-template <class Call>
+/// Calls `call.operator()<n>()` for a number of vectors, n in 1..kMost.
+template <std::size_t kMost = kWide, class Call>
 DRIVETRAIN_KERNEL inline void with_vectors(std::size_t num, const Call& call) noexcept {
   [&]<std::size_t... kFewer>(std::index_sequence<kFewer...>) DRIVETRAIN_KERNEL {
     ((num == kFewer + 1 ? call.template operator()<kFewer + 1>() : void()), ...);
-  }(std::make_index_sequence<kWide>());
+  }(std::make_index_sequence<kMost>());
 }
 
-/// Columns of the block, or of the panel, that begins at `from` of `width`.
+/// Columns of the block that begins at `from` of `width`.
 inline std::size_t block_width(std::size_t from, std::size_t width) noexcept {
   return width - from < kBlock ? width - from : kBlock;
-}
-inline std::size_t panel_width(std::size_t from, std::size_t width) noexcept {
-  return width - from < kPanel ? width - from : kPanel;
 }
 
 /// What is kept of the rows of [rows, width]: of block b and row r mask b * rows + r.
@@ -172,10 +169,11 @@ template <class Right>
 DRIVETRAIN_KERNEL inline void multiply(const Factor& left, Right right, std::size_t rows, std::size_t depth,
                                        std::size_t width, float* out) noexcept {
   const std::size_t stride = padded(width);
-  for (std::size_t from = 0; from < stride; from += kPanel) {
-    const std::size_t wide = panel_width(from, stride);
+  std::size_t num_panels = (stride / kLanes + kWidest - 1) / kWidest, wide = 0;
+  for (std::size_t from = 0; from < stride; from += wide, --num_panels) {
+    wide = padded((stride - from) / num_panels);
     right.turn_to(from, wide);
-    with_vectors(wide / kLanes, [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
+    with_vectors<kWidest>(wide / kLanes, [&]<std::size_t kVectors>() DRIVETRAIN_KERNEL {
       add_rows_of<kVectors>(left, depth, rows, right, out + from, stride);
     });
   }

@@ -20,6 +20,7 @@ SHAPES = {
     "sizes of no vector": ((17, 67), (67, 75)),
     "twins": ((2, 33, 64), (2, 64, 72)),
     "more rows than fit a block": ((130, 64), (64, 64)),
+    "more columns than fit a panel": ((40, 310), (310, 270)),
 }
 WAYS = {
     "some off": lambda z: np.where(np.abs(z) < 0.2, -1, z),
