@@ -38,6 +38,8 @@ def release(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """With the newest libraries that there are for this Python, as users without constraints have them."""
     session.install(".[test]")
+    # gymnax asks for older ones than it needs, and users without it have these.
+    session.install("--no-deps", "--upgrade", "jax<0.13", "jaxlib<0.13", "gymnasium")
     session.run("pytest", *session.posargs)
 
 
