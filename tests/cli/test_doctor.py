@@ -1,6 +1,7 @@
 """`drivetrain doctor` tries things out, reports them all, and judges by what failed."""
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
@@ -52,6 +53,16 @@ def test_native_code_that_does_not_load_is_a_failure_and_no_traceback(monkeypatc
     row = doctor.tried("native code", doctor.native_code)
     assert (row.status, row.found) == ("failed", "ImportError: undefined symbol: somewhere")
     assert row.remedy
+
+
+def test_what_the_system_refuses_is_told_as_a_limit_that_no_other_installation_would_change():
+    def too_many():
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    row = doctor.tried("shared memory", too_many)
+    assert (row.status, row.found) == ("failed", f"[Errno {errno.EMFILE}] {os.strerror(errno.EMFILE)}")
+    assert "ulimit" in row.remedy
+    assert "install" not in row.remedy
 
 
 @pytest.mark.usefixtures("pythons_own_interrupts")

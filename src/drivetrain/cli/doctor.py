@@ -106,6 +106,10 @@ def tried(name: str, attempt: Callable[[], str]) -> Row:
     except DrivetrainError as error:  # says itself what to do
         raise_swallowed()
         return Row(name=name, status="failed", found=" ".join(str(error).split()))
+    except OSError as error:  # of the system, which no other installation would change
+        raise_swallowed()
+        remedy = "a limit of this process (`ulimit -a`) or of its container may be in the way"
+        return Row(name=name, status="failed", found=str(error), remedy=remedy)
     except Exception as error:  # a diagnosis must survive whatever it finds
         raise_swallowed()
         found = " ".join(f"{type(error).__name__}: {error}".split())
