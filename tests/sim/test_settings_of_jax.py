@@ -42,6 +42,19 @@ def test_under_a_guard_of_transfers_simulators_compile_begin_step_and_are_checke
     assert_same(rollout(rollout.reset(1), actions)[0], state)
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step", "disabled"])
+def test_under_a_guard_of_transfers_xla_steps_the_environments_of_gymnasium(autoreset):
+    actions = np.ones(3, np.int32)
+    plain, guarded = (sim.make_vec(Held(), 3, "xla", autoreset=autoreset) for _ in range(2))
+    plain.reset(seed=1)
+    expected = [plain.step(actions) for _ in range(2)]
+    with jax.transfer_guard("disallow"):
+        guarded.reset(seed=1)
+        assert_same(expected, [guarded.step(actions) for _ in range(2)])
+        guarded.reset(options={"reset_mask": np.array([True, False, False])})
+
+
 class Reusing(Held):
     def step(self, key, state, action, params):
         state = (state[0] + jax.random.uniform(key) - jax.random.uniform(key), state[1])

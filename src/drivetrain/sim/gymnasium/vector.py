@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import cached_property
 from typing import Any, cast
@@ -198,9 +199,12 @@ class SimVectorEnv(VectorEnv[Any, Any, Any]):
                 f"step: the episode of environment {int(np.argmax(was_done))} has ended; restart it by "
                 'reset(options={"reset_mask": terminated | truncated})'
             )
-        self.state, trajectory = self.rollout(state, rows)
-        own = np.array if self._engine == "xla" else np.asarray  # XLA's memory is not the caller's to write to
-        return {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}, was_done
+        is_xla = self._engine == "xla"
+        with jax.transfer_guard("allow") if is_xla else nullcontext():  # what comes and goes is NumPy's here
+            self.state, trajectory = self.rollout(state, rows)
+            own = np.array if is_xla else np.asarray  # XLA's memory is not the caller's to write to
+            row = {name: each(lambda x: own(x)[0], part) for name, part in trajectory.items()}
+        return row, was_done
 
     @jax.transfer_guard_host_to_device("allow")  # states are NumPy's here, and pictures ask JAX what they show
     def render(self) -> tuple[Frame, ...]:
