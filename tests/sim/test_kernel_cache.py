@@ -77,6 +77,17 @@ def test_a_compiler_that_writes_nothing_is_told_as_such(as_compiler):
         toolchain.load_library(SOURCE, ())
 
 
+def test_a_compiler_that_is_not_handed_the_source_leaves_nothing_for_one_that_is(as_compiler, tmp_path):
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\nexec g++ "$@" < /dev/null\n')
+    wrapper.chmod(0o755)
+    as_compiler(wrapper)
+    with pytest.raises(CompileError, match=r"does not compile C\+\+17 here: what it writes shows nothing of .* input"):
+        toolchain.load_library(SOURCE, ())
+    as_compiler("g++")
+    assert toolchain.load_library(SOURCE, ()).answer() == 42
+
+
 def test_a_compiler_that_is_killed_is_told_of_with_memory_and_is_no_fault_of_the_kernel(as_compiler, tmp_path):
     wrapper = tmp_path / "wrapper"
     killed = "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1"

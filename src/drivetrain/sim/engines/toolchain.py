@@ -23,6 +23,8 @@ FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-t
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
 SMALLEST = "#include <cmath>\n#include <cstdint>\n#include <cstring>\ninline constexpr std::int32_t one = 1;\n"
 """What every compiler of C++17 takes."""
+READ = "drivetrain_read"
+"""A symbol behind every source, by which a shared object shows that the compiler has read it."""
 DIGEST_NBYTES = 32
 LEAST_FREE_NBYTES = 1 << 20
 """Of a disk on which a compiler's failure is taken for the disk's: no kernel is as large."""
@@ -109,12 +111,16 @@ def build(command: Command, flags: tuple[str, ...], source: str, target: Path) -
     for left in target.parent.glob(f"{target.name}.*"):
         shutil.rmtree(left, ignore_errors=True)
     with compiled_aside(target) as aside:
-        error = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], source)
+        marked = f'{source}\nextern "C" void {READ}() {{}}\n'
+        error = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], marked)
         if error is not None:
             compiles = refusal([*command, *flags, "-x", "c++", "-", "-o", str(aside)], SMALLEST) is None
             raise fault(command, error, compiles, target.parent)
         if not aside.is_file():
             raise fault(command, "it says that all is well and writes nothing", False, target.parent)
+        if not hasattr(ctypes.CDLL(str(aside)), READ):
+            said = "what it writes shows nothing of the source on its standard input"
+            raise fault(command, said, False, target.parent)
         data = aside.read_bytes()
         with aside.open("ab") as file:
             file.write(hashlib.sha256(data).digest())
