@@ -43,6 +43,19 @@ def test_a_constant_that_is_no_number_keeps_its_sign(engine):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_sums_of_one_number_are_that_number_also_where_it_is_minus_zero(engine):
+    ones = jnp.ones((1, 70), jnp.float32)
+
+    def function(x):
+        return jnp.sum(x[0]), jnp.mean(x), jnp.vdot(x, x * 0 + 1), x @ ones, x @ ones[:, :3], (ones.T * x).sum(1)
+
+    x = np.array([[-0.0], [0.0], [-1.5], [np.nan]], np.float32)
+    for expected, got in zip(*(applied(function, x, engine=each) for each in ("xla", engine)), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.signbit(got[:3]), np.signbit(expected[:3]))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
 def test_minus_infinity_to_the_power_of_a_half_is_infinity(engine):
     x = np.array([-np.inf, np.inf, -0.0, -4.0, 4.0], np.float32)
     got = applied(lambda v: v**0.5, x, engine=engine)

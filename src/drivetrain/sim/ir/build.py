@@ -156,9 +156,11 @@ class Builder:
         return self.emit("dot", (x, y), y.shape[1:], x.dtype)
 
     def reduce(self, x: Value, kind: str, dtype: str | None = None) -> Value:
-        """Over the last axis; of no elements, the number that changes no other."""
+        """Over the last axis; of no elements, the number that changes no other, and of one that one, as -0."""
         if x.shape[-1] == 0:
             return self.full(x.shape[:-1], of_nothing(kind, x.dtype), x.dtype)
+        if x.shape[-1] == 1 and not kind.startswith("arg"):
+            return self.reshape(x, x.shape[:-1])
         return self.emit("reduce", (x,), x.shape[:-1], dtype or x.dtype, kind=kind)
 
 

@@ -97,13 +97,13 @@ def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
     (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
     free_x = [k for k in range(len(x.shape)) if k not in (*cx, *bx)]
     free_y = [k for k in range(len(y.shape)) if k not in (*cy, *by)]
+    inner = prod(x.shape[k] for k in cx)
     of_vector = is_vector(x, free_x) or is_vector(y, free_y)
-    if of_vector and not bx and x.dtype == "float32" and max(x.size, y.size) >= LEAST_DOT:
+    if of_vector and inner > 1 and not bx and x.dtype == "float32" and max(x.size, y.size) >= LEAST_DOT:
         shape = [*(x.shape[k] for k in free_x), *(y.shape[k] for k in free_y)]
         sides = [(x, cx, free_x), (y, cy, free_y)]
         return at.builder.reshape(vector_times_matrix(at, *(sides if is_vector(x, free_x) else sides[::-1])), shape)
     num_batch, num_free, b = len(bx), len(free_x), at.builder
-    inner = prod(x.shape[k] for k in cx)
     rows_x = b.transpose(x, [*bx, *free_x, *cx])
     rows_y = b.transpose(y, [*by, *free_y, *cy])
     shape = [*(x.shape[k] for k in (*bx, *free_x)), *(y.shape[k] for k in free_y), inner]
