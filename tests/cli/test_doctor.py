@@ -120,6 +120,14 @@ def test_an_absent_extra_says_how_to_install_it_and_fails_nothing(monkeypatch):
     assert row.remedy == 'pip install "drivetrain[bench]"'
 
 
+@pytest.mark.parametrize(("cxx", "found"), [("nonsense", "no nonsense"), ("false", "does not compile C++17")])
+def test_a_compiler_that_is_not_there_or_of_no_use_is_told_with_who_needs_one(monkeypatch, cxx, found):
+    monkeypatch.setenv("CXX", cxx)
+    row = doctor.compiler_row()
+    assert (row.status, found in row.found) == ("absent", True)
+    assert "drivetrain.sim" in row.remedy
+
+
 @pytest.fixture
 def nvidia_smi(monkeypatch):
     """Answers in place of the driver's tool."""

@@ -78,6 +78,14 @@ def test_one_that_does_not_tell_its_version_is_given_up_with_what_it_began(monke
     wait_until_dead([int(begun.read_text())])
 
 
+def test_one_that_cannot_be_run_is_told_as_such(tmp_path):
+    compiler = tmp_path / "c++"
+    compiler.write_text("no program\n")
+    compiler.chmod(0o755)
+    with pytest.raises(CompileError, match=r"cannot be run: `.* --version`: Exec format error; mend it"):
+        version_of((str(compiler),))
+
+
 @pytest.mark.whole
 def test_time_is_counted_as_the_processors_so_that_a_busy_machine_refuses_nothing(monkeypatch):
     monkeypatch.setattr(compilers, "LIMIT_CPU_S", 1)

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,8 @@ import drivetrain
 from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
 from drivetrain.core.aside import save_text
-from drivetrain.core.errors import DrivetrainError
+from drivetrain.core.compilers import SMALLEST, find_cxx, refusal, version_of
+from drivetrain.core.errors import CompileError, DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.interrupts import holding_back, raise_swallowed
 from drivetrain.core.outputs import require_folders
@@ -83,6 +85,7 @@ def examine() -> Iterator[Row]:
     yield Row(name="memory", status="ok", found=f"{size(machine.memory_nbytes())} for this process")
     yield tried("native code", native_code)
     yield tried("shared memory", shared_memory)
+    yield compiler_row()
     yield gpu_row()
     yield gpu_recording_row()
     yield from map(extra_row, EXTRAS)
@@ -168,6 +171,28 @@ def lock_and_die(handle: "SegmentHandle") -> None:
     mutex = Mutex(Segment.attach(handle, "doctor").payload, MUTEX_OFFSET, initialize=False)
     mutex.__enter__()
     os._exit(0)
+
+
+def compiler_row() -> Row:
+    """The C++ compiler that simulators are compiled with where they run, and whether it takes anything."""
+    command = find_cxx()
+    if command is None:
+        wanted = os.environ.get("CXX")
+        return lacking_compiler(f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++")
+    try:
+        version = version_of(command)
+    except CompileError as error:
+        return lacking_compiler(str(error))
+    error = refusal([*command, "-std=c++17", "-fsyntax-only", "-x", "c++", "-"], SMALLEST)
+    if error is not None:
+        return lacking_compiler(f"{shlex.join(command)} does not compile C++17: {error}")
+    return Row(name="c++ compiler", status="ok", found=version)
+
+
+def lacking_compiler(found: str) -> Row:
+    """The row of one that is not there, or is of no use."""
+    remedy = "install g++ or clang++, or name one by CXX, for drivetrain.sim's engines native and torch_compiled"
+    return Row(name="c++ compiler", status="absent", found=found, remedy=remedy)
 
 
 def gpu_row() -> Row:

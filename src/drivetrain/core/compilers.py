@@ -26,6 +26,8 @@ TIMEOUT_S = 1800.0
 """For a compiler that waits, as for a file of a server that is gone."""
 VERSION_TIMEOUT_S = 30
 """For one that is asked for its version, which takes some milliseconds."""
+SMALLEST = "#include <cmath>\n#include <cstdint>\n#include <cstring>\ninline constexpr std::int32_t one = 1;\n"
+"""What every compiler of C++17 takes."""
 KILLED = "it was killed, as programs are where memory runs out"
 """What `refusal` says of one that somebody ended, or one of the programs that it began."""
 
@@ -54,7 +56,7 @@ def version_of(compiler: Command) -> str:
     """The first line of what a compiler says of itself: results depend on it.
 
     Raises:
-        CompileError: It did not say anything in time.
+        CompileError: It cannot be run, or did not say anything in time.
     """
     command = [*compiler, "--version"]
     try:
@@ -64,6 +66,11 @@ def version_of(compiler: Command) -> str:
             f"the C++ compiler does not answer: `{shlex.join(command)}` was not done after "
             f"{counted(VERSION_TIMEOUT_S, 'second')}; mend it, or name another by CXX"
         ) from None
+    except OSError as error:
+        raise CompileError(
+            f"the C++ compiler cannot be run: `{shlex.join(command)}`: {error.strerror}; mend it, "
+            "or name another by CXX"
+        ) from error
 
 
 @contextmanager

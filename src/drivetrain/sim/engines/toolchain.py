@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain.core.caches import kernel_cache
-from drivetrain.core.compilers import KILLED, Command, compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import KILLED, SMALLEST, Command, compiled_aside, find_cxx, refusal, version_of
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
          "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-march=native")  # fmt: skip
-SMALLEST = "#include <cmath>\n#include <cstdint>\n#include <cstring>\ninline constexpr std::int32_t one = 1;\n"
-"""What every compiler of C++17 takes."""
 READ = "drivetrain_read"
 """A symbol behind every source, by which a shared object shows that the compiler has read it."""
 DIGEST_NBYTES = 32
