@@ -40,6 +40,14 @@ def test_jax_may_refuse_arrays_that_nobody_has_put_on_a_device_to_the_caller_alo
     assert result.num_updates == 10
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("engine", ["native", "xla"])
+def test_jax_may_refuse_them_where_a_simulator_is_learned_from(tmp_path, engine):
+    with jax.transfer_guard("disallow"):
+        result = train("dqn", "drivetrain/CartPole-v1", run_dir=str(tmp_path), sim_engine=engine, **SMALL)
+    assert result.num_updates == 10
+
+
 @pytest.mark.parametrize(
     "torso",
     [

@@ -110,6 +110,7 @@ class FusedActor:
         self._writer = self._make_writer(self._num_envs)
 
     @SIMULATION
+    @jax.transfer_guard("allow")  # weights are NumPy's, and engine xla takes them, too
     def _taken(self, start: int) -> Block:
         self._state, steps = self._kernel.rollout(self._state, policy=self._kernel.acting.parameters(start))
         steps = jax.tree.map(np.asarray, steps)

@@ -69,6 +69,7 @@ class FusedEvaluator:
     def close(self) -> None:
         """Nothing is held beyond memory."""
 
+    @jax.transfer_guard("allow")  # actions are NumPy's, and engine xla takes them, too
     def _played(self, policy: Policy, seeds: Sequence[int]) -> list[Episode]:
         """One episode per seed, at most as many as lanes; the lanes beyond play the first one, too."""
         state, shown = self._begun([*seeds, *[seeds[0]] * (self._num_lanes - len(seeds))])

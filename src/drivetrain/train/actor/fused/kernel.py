@@ -83,7 +83,7 @@ def _compiles(*what: Any, **options: Any) -> bool:
 
 def action_of(env: Any, params: Any) -> jax.ShapeDtypeStruct:
     """Shape and type of an action of a simulator."""
-    return jax.eval_shape(lambda key: env.action_space(params).sample(key), jax.random.key(0))
+    return jax.eval_shape(lambda: env.action_space(params).sample(jax.random.key(0)))
 
 
 def require_kernel(config: TrainConfig, interface: Interface) -> None:
