@@ -105,7 +105,6 @@ struct List {
 namespace portable {
 using rectified::portable::find;
 using rectified::portable::kLanes;
-using rectified::portable::kPanel;
 using rectified::portable::kTile;
 using rectified::portable::kWide;
 using rectified::portable::load;
@@ -140,7 +139,6 @@ namespace avx2 {
 using rectified::avx2::bytes_as_words;
 using rectified::avx2::find;
 using rectified::avx2::kLanes;
-using rectified::avx2::kPanel;
 using rectified::avx2::kOrders;
 using rectified::avx2::kTile;
 using rectified::avx2::kWide;
@@ -198,7 +196,6 @@ namespace avx512 {
 using avx2::put_four_side_by_side;
 using rectified::avx512::find;
 using rectified::avx512::kLanes;
-using rectified::avx512::kPanel;
 using rectified::avx512::kTile;
 using rectified::avx512::kWide;
 using rectified::avx512::load;

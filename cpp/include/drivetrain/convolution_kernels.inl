@@ -1,10 +1,11 @@
 // The loops of convolution.hpp for one instruction set; included once for each (no guard), in a namespace that says
 //
 //   DRIVETRAIN_KERNEL                       the target attribute of every function here
-//   kLanes, kWide, kTile, kPanel, Vector, find(), load(), padded(), store(), transpose_tile(), with_vectors():
+//   kLanes, kWide, kTile, Vector, find(), load(), padded(), store(), transpose_tile(), with_vectors():
 //                                           those of rectified.hpp
 //   list_kept(), put_four_side_by_side()    see the portable ones
 
+constexpr std::size_t kPanel = kWide * kLanes;          // columns of a matrix that are taken at a time
 constexpr std::size_t kNear = 8192;                     // numbers that the first cache keeps beside all else
 constexpr std::size_t kTogether = kWide == 16 ? 5 : 2;  // outputs of bytes that are computed together,
 constexpr std::size_t kBeside = kWide == 16 ? 2 : 4;    // and vectors of their channels

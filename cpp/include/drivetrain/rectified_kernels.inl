@@ -8,8 +8,6 @@
 
 #include "drivetrain/vectors.inl"
 
-constexpr std::size_t kPanel = kWide * kLanes;
-
 inline std::size_t padded(std::size_t width) noexcept { return (width + kLanes - 1) / kLanes * kLanes; }
 
 /// Calls `call.operator()<n>()` for a number of vectors, n in 1..kMost.

@@ -29,7 +29,7 @@ import drivetrain
 from drivetrain.cli.flags import read_flags
 from drivetrain.core import machine
 from drivetrain.core.aside import save_text
-from drivetrain.core.compilers import SMALLEST, find_cxx, refusal, version_of
+from drivetrain.core.compilers import SMALLEST, find_cxx, none_found, refusal, version_of
 from drivetrain.core.errors import CompileError, DrivetrainError
 from drivetrain.core.extras import EXTRAS, install_command
 from drivetrain.core.interrupts import holding_back, raise_swallowed
@@ -177,8 +177,7 @@ def compiler_row() -> Row:
     """The C++ compiler that simulators are compiled with where they run, and whether it takes anything."""
     command = find_cxx()
     if command is None:
-        wanted = os.environ.get("CXX")
-        return lacking_compiler(f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++")
+        return lacking_compiler(none_found())
     try:
         version = version_of(command)
     except CompileError as error:

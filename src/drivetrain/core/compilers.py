@@ -43,6 +43,12 @@ def find_cxx() -> Command | None:
     return next(((path, *rest) for path, rest in found if path is not None), None)
 
 
+def none_found() -> str:
+    """What there is in place of a compiler where `find_cxx` finds none, in words."""
+    wanted = os.environ.get("CXX")
+    return f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
+
+
 def _words(command: str) -> list[str]:
     """As a shell parts them; a path with spaces in it, and what no shell would take, is one."""
     try:

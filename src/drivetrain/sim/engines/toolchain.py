@@ -16,7 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain.core.caches import kernel_cache
-from drivetrain.core.compilers import KILLED, SMALLEST, Command, compiled_aside, find_cxx, refusal, version_of
+from drivetrain.core.compilers import (
+    KILLED,
+    SMALLEST,
+    Command,
+    compiled_aside,
+    find_cxx,
+    none_found,
+    refusal,
+    version_of,
+)
 from drivetrain.core.errors import CompileError
 
 FLAGS = ("-std=c++17", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -48,10 +57,8 @@ def compiler() -> tuple[Command, str]:
     command = find_cxx()
     if command is not None:
         return command, version_of(command)
-    wanted = os.environ.get("CXX")
-    found = f"no {wanted} (from CXX)" if wanted else "neither g++ nor clang++"
     raise CompileError(
-        f'the engines "native" and "torch_compiled" need a C++ compiler, and found {found}: '
+        f'the engines "native" and "torch_compiled" need a C++ compiler, and found {none_found()}: '
         'install one (on Debian and Ubuntu: apt-get install g++), or compile with engine="xla"'
     )
 
