@@ -45,7 +45,7 @@ inline xla::Error* adam_step(xla::CallFrame* frame) {
 
   adam::Factors factors;
   const float* given = static_cast<const float*>(args.buffers[0]->data);
-  std::memcpy(&factors, given, adam::kNumFactors * sizeof(float));
+  std::memcpy(static_cast<void*>(&factors), given, adam::kNumFactors * sizeof(float));
   const float largest = given[adam::kNumFactors];
   const auto over_pieces = [&](auto&& call) {
     double squares = 0;

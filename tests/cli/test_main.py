@@ -201,15 +201,15 @@ def test_ctrl_c_while_native_code_is_loaded_waits_until_it_is(verb, monkeypatch,
         return create_dynamic(spec)
 
     def run(argv):
-        sys.modules.pop("_opcode", None)
-        importlib.import_module("_opcode")
+        sys.modules.pop("_lsprof", None)
+        importlib.import_module("_lsprof")
         threading.Event().wait(60)
 
     loaded, create_dynamic = [], _imp.create_dynamic
     monkeypatch.setattr(_imp, "create_dynamic", create)
     verb(run)
     assert command.main(["doctor"]) == 130
-    assert (loaded, capsys.readouterr()) == (["_opcode"], ("", ""))
+    assert (loaded, capsys.readouterr()) == (["_lsprof"], ("", ""))
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly():

@@ -204,7 +204,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.filterwarnings("ignore")  # JAX warns of forks, and Gymnasium of the error that it raises
 def test_a_worker_of_gymnasium_passes_on_what_a_forked_process_is_told():
-    venv = gymnasium.make_vec("drivetrain/CartPole-v1", 1, vectorization_mode="async")
+    context = {"context": "fork"}  # the default up to Python 3.13
+    venv = gymnasium.make_vec("drivetrain/CartPole-v1", 1, vectorization_mode="async", vector_kwargs=context)
     with pytest.raises(InvalidInput, match=r'context="spawn" .*, or step all environments in the process that was'):
         venv.reset(seed=0)
     venv.close(terminate=True)

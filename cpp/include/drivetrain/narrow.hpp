@@ -21,6 +21,11 @@ struct Sizes {
 
 namespace portable {
 constexpr std::size_t kLanes = 4;
+#if defined(__FP_FAST_FMAF)
+constexpr bool kFuses = true;
+#else
+constexpr bool kFuses = false;
+#endif
 #define DRIVETRAIN_KERNEL
 #include "drivetrain/narrow_kernels.inl"
 #undef DRIVETRAIN_KERNEL
@@ -29,6 +34,7 @@ constexpr std::size_t kLanes = 4;
 #if defined(DRIVETRAIN_TARGET)
 namespace avx2 {
 constexpr std::size_t kLanes = 8;
+constexpr bool kFuses = true;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx2,fma")
 #include "drivetrain/narrow_kernels.inl"
 #undef DRIVETRAIN_KERNEL
@@ -36,6 +42,7 @@ constexpr std::size_t kLanes = 8;
 
 namespace avx512 {
 constexpr std::size_t kLanes = 16;
+constexpr bool kFuses = true;
 #define DRIVETRAIN_KERNEL DRIVETRAIN_TARGET("avx512f,avx512dq,avx2,fma")
 #include "drivetrain/narrow_kernels.inl"
 #undef DRIVETRAIN_KERNEL

@@ -2,6 +2,13 @@
 
 #include "drivetrain/vectors.inl"
 
+/// sum + x * y, rounded as a lane of a vector is: left to them, compilers (GCC 16) fuse it in one copy of a loop and not
+/// in another, and what a row gives depended on how many rows there were.
+DRIVETRAIN_KERNEL inline float add_product(float sum, float x, float y) noexcept {
+  if constexpr (kFuses) return __builtin_fmaf(x, y, sum);
+  return sum + x * y;
+}
+
 /// kVectors vectors of kRows rows of y, from column `from` on.
 template <std::size_t kRows, std::size_t kVectors>
 DRIVETRAIN_KERNEL inline void spread_part(const float* x, const float* w, std::size_t few, std::size_t wide,
@@ -30,7 +37,7 @@ DRIVETRAIN_KERNEL inline void spread_rows(const float* x, const float* w, std::s
   for (; from < wide; ++from) {
     for (std::size_t row = 0; row < kRows; ++row) {
       float sum = 0;
-      for (std::size_t k = 0; k < few; ++k) sum += x[row * few + k] * w[k * wide + from];
+      for (std::size_t k = 0; k < few; ++k) sum = add_product(sum, x[row * few + k], w[k * wide + from]);
       y[row * wide + from] = sum;
     }
   }
@@ -66,7 +73,8 @@ DRIVETRAIN_KERNEL inline void outer_part(const float* x, const float* y, std::si
   }
   for (; from < wide; ++from)
     for (std::size_t row = 0; row < kRows; ++row)
-      for (std::size_t k = 0; k < kFew; ++k) w[k * wide + from] += factors[row][k] * y[row * wide + from];
+      for (std::size_t k = 0; k < kFew; ++k)
+        w[k * wide + from] = add_product(w[k * wide + from], factors[row][k], y[row * wide + from]);
 }
 
 template <std::size_t kRows>
@@ -108,7 +116,7 @@ DRIVETRAIN_KERNEL inline void gather_part(const float* y, const float* w, std::s
       store(lanes, sums[row][k]);
       for (std::size_t half = kLanes / 2; half > 0; half /= 2)
         for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-      for (std::size_t i = from; i < wide; ++i) lanes[0] += y[row * wide + i] * w[k * wide + i];
+      for (std::size_t i = from; i < wide; ++i) lanes[0] = add_product(lanes[0], y[row * wide + i], w[k * wide + i]);
       x[row * few + k] = lanes[0];
     }
   }

@@ -99,10 +99,11 @@ def test_other_numbers_than_float32_are_left_to_xla():
 
 
 def test_what_a_row_gives_does_not_depend_on_the_rows_beside_it():
-    x, weight = drawn(FITTING["a head of odd sizes"])
-    for array, other in ((x, weight), drawn(FITTING["sizes of no vector"])):
-        whole = np.asarray(narrow_product(array, other))
-        np.testing.assert_array_equal(narrow_product(array[3:], other)[:8], whole[3:][:8])
+    heads = [((11, num_in), (num_in, 5)) for num_in in range(64, 80)]
+    for shapes in (*heads, FITTING["sizes of no vector"]):
+        x, weight = drawn(shapes)
+        whole = np.asarray(narrow_product(x, weight))
+        np.testing.assert_array_equal(narrow_product(x[3:], weight)[:8], whole[3:][:8])
 
 
 def test_what_has_diverged_is_seen():

@@ -37,7 +37,7 @@ UNREAD = frozenset({"__doc__", "__module__", "__dict__", "__weakref__", "__annot
                     "__annotate_func__", "__abstractmethods__", "_abc_impl", "__orig_bases__", "__parameters__",
                     "__dataclass_params__", "__match_args__", "__slots__", "__static_attributes__", "__firstlineno__",
                     "__protocol_attrs__", "__non_callable_proto_members__", "__type_params__",
-                    "__annotations_cache__"})  # fmt: skip
+                    "__annotations_cache__", "__classdictcell__"})  # fmt: skip
 """What nothing that runs in a trace asks a class for; code that does escapes."""
 MAKING = frozenset({"__init_subclass__", "__set_name__", "__class_getitem__", "__prepare__"})
 """What is only asked for when a class is made, which only code that calls `type` can do."""

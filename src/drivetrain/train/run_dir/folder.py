@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import json
 import os
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -115,8 +116,10 @@ def require_run_dir(path: Path, *, name: str = "RUN") -> None:
         InvalidInput: It is none, or cannot be looked into; those of several seeds are named.
     """
     try:
-        if (path / "config.json").is_file():
+        if stat.S_ISREG((path / "config.json").stat().st_mode):  # `is_file` of Python 3.14 keeps reasons to itself
             return
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except OSError as error:
         raise InvalidInput(f"{name}: expected the folder of a run, and {path} is none: {error.strerror}") from error
     if folders := seed_runs(path):
