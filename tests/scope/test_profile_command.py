@@ -91,6 +91,20 @@ def test_the_sitecustomize_of_the_user_runs_too(folder, tmp_path):
     assert done.stdout.decode().strip() == str(place / "sitecustomize.py")
 
 
+def test_children_that_are_given_our_path_are_followed_where_there_is_another_sitecustomize(folder, tmp_path):
+    place = tmp_path / "site"
+    place.mkdir()
+    (place / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = __file__")
+    text = """
+import os, subprocess, sys
+environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+subprocess.run([sys.executable, "-c", "print(customized)"], env=environment, check=True)
+"""
+    done = profiled_text(folder, text, python_path=[place])
+    assert done.stdout.decode().strip() == str(place / "sitecustomize.py")
+    assert len(scope.load(folder).trace.processes) == 2
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_children_of_multiprocessing_are_followed_to_their_end(folder, method):
     text = f"""

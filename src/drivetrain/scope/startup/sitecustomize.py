@@ -34,6 +34,14 @@ def _make_way() -> None:
             del sys.modules[module]
 
 
+def _place_of_next() -> int:
+    """Where in `sys.path` the next sitecustomize lies; behind everything where there is none."""
+    with contextlib.suppress(Exception):
+        find = importlib.machinery.PathFinder.find_spec
+        return next(place for place, path in enumerate(sys.path) if find("sitecustomize", [path]))
+    return len(sys.path)
+
+
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _here]
 
@@ -67,5 +75,6 @@ if _spec is not None and _spec.loader is not None:
 elif _own is not None:
     sys.modules["sitecustomize"] = _own
 
-# Last, where it hides nothing: programs that make their children's PYTHONPATH of their own sys.path take it along.
-sys.path.append(_here)
+# Programs that make their children's PYTHONPATH of their own sys.path take this folder along. It stands before the
+# next sitecustomize, as system Pythons have one, which the children would find in place of this.
+sys.path.insert(_place_of_next(), _here)
