@@ -18,13 +18,16 @@ from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
 
 ROOT = Path(__file__).parents[2]
 
+WARNINGS = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
+"""All are errors but that of Python 3.15 about forks beside threads, which some scripts make on purpose."""
+
 
 def run_script(text, *arguments, stdin=b"", check=True):
     """Run Python text in a process unrelated to this one; returns its standard output."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # single-threaded, so that it may fork
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", text, *map(str, arguments)],
+        [sys.executable, *WARNINGS, "-c", text, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         env=environment,
@@ -40,7 +43,7 @@ def started_script(text, *arguments):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", text, *map(str, arguments)],
+        [sys.executable, *WARNINGS, "-c", text, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

@@ -93,7 +93,7 @@ replay.writer(8).add(**step, truncated=np.zeros(8, bool))
 replay.save(sys.argv[1])
 with open("/proc/self/statm") as statm:
     now = int(statm.read().split()[0]) * mmap.PAGESIZE
-resource.setrlimit(resource.RLIMIT_AS, (now + 2**28, -1))
+resource.setrlimit(resource.RLIMIT_AS, (now + 2**28, resource.RLIM_INFINITY))
 for call in (
     lambda: Replay(200_000, spec),
     lambda: Replay(200_000, spec, shared=True),

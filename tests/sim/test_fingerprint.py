@@ -1,5 +1,7 @@
 """Whatever a trace depends on changes the fingerprint, and where that cannot be told there is none."""
 
+# Over 400 lines: every kind of thing that a trace can reach has its case.
+
 import ast
 import dis
 import sys

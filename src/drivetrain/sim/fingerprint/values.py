@@ -6,6 +6,7 @@ An exact type each; what derives from one of them may hold more, and is an insta
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 
+import builtins
 import functools
 import hashlib
 import operator
@@ -24,6 +25,9 @@ from drivetrain.sim.fingerprint.code import FORMATS, Escape
 ATOMS = (type(None), bool, int, float, complex, str, bytes)
 DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType,
                types.MethodDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+
+FIXED = getattr(builtins, "frozendict", types.MappingProxyType)
+"""A mapping that nobody changes, as the metadata of fields is: from Python 3.15 on a type of its own."""
 
 
 class Pair(NamedTuple):
@@ -124,6 +128,7 @@ WRITERS: dict[Any, Callable[[Writing, Any], None]] = {
     dict: lambda to, x: to.values("dict", *items(x)),
     OrderedDict: lambda to, x: to.values("ordered", *items(x)),
     types.MappingProxyType: lambda to, x: to.values("mapping", *items(x)),
+    FIXED: lambda to, x: to.values("mapping", *items(x)),
     types.SimpleNamespace: lambda to, x: to.values("namespace", *items(vars(x))),
     set: write_set,
     frozenset: write_set,
