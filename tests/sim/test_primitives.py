@@ -20,12 +20,20 @@ def test_primitives_give_on_every_engine_what_xla_gives(name):
 
 
 @pytest.mark.parametrize("bound", [0.0, -0.0, 1.5, -1.5, np.inf, np.nan])
-def test_bounds_that_are_numbers_leave_nan_and_give_the_bounds_own_zero(bound):
+@pytest.mark.parametrize("is_first", [False, True])
+def test_bounds_that_are_numbers_leave_nan_and_take_minus_zero_for_less_than_zero(bound, is_first):
     bound = np.float32(bound)
+
+    def function(v):
+        pair = (bound, v) if is_first else (v, bound)
+        return jnp.maximum(*pair), jnp.minimum(*pair)
+
     x = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 1e-45, -1e-45, 2.0], np.float32)
-    largest, smallest = applied(lambda v: (jnp.maximum(v, bound), jnp.minimum(v, bound)), x)
-    for got, beyond in ((largest, x > bound), (smallest, x < bound)):
+    largest, smallest = applied(function, x)
+    signs = np.signbit(x), np.signbit(np.full_like(x, bound))
+    for got, beyond, is_minus in ((largest, x > bound, np.minimum(*signs)), (smallest, x < bound, np.maximum(*signs))):
         expected = np.where(np.isnan(x) | beyond, x, bound)
+        expected = np.where(expected == 0, np.where(is_minus, np.float32(-0.0), 0), expected)
         np.testing.assert_array_equal(got, expected)
         np.testing.assert_array_equal(np.signbit(got[~np.isnan(x)]), np.signbit(expected[~np.isnan(x)]))
 

@@ -82,9 +82,12 @@ def expression(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
         return narrowed(f"{inputs[0]} {INFIX[name]} {inputs[1]}", out)
     if name == "neg" and out != "float32":
         return narrowed(f"-{inputs[0]}", out)
-    if name in ("max", "min") and out == "float32" and is_number(constants[1]):
-        text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # NaN passes as the second
-        return f"({text} + 0.0f)" if constants[1] == 0 else text  # of two zeros the positive one
+    if name in ("max", "min") and out == "float32":
+        if constants[0] is not None:
+            inputs, constants = inputs[::-1], constants[::-1]
+        if leaves_zeros(name, constants[1]):
+            text = f"{'larger' if name == 'max' else 'smaller'}({inputs[1]}, {inputs[0]})"  # NaN passes as the second
+            return f"({text} + 0.0f)" if name == "max" and is_zero(constants[1]) else text  # of two zeros the positive
     if name in ("div", "rem") and out != "float32" and constants[1] not in (None, 0, -1):
         return f"{inputs[0]} {'/' if name == 'div' else '%'} {constants[1]}{'u' if vector(out) == 'vu' else ''}"
     if name == "div" and out == "float32":
@@ -132,9 +135,14 @@ def of_numbers(op: Op, inputs: Sequence[str], constants: Sequence[Any]) -> str:
     return ""
 
 
-def is_number(constant: Any) -> bool:
-    """Whether an operand is a number and the same one everywhere; not NaN, and not the negative zero."""
-    return constant is not None and constant == constant and not (constant == 0 and np.signbit(constant))
+def leaves_zeros(name: str, bound: Any) -> bool:
+    """Whether the second operand of an extreme is a number everywhere and, as a zero, not the one that is chosen."""
+    return bound is not None and bound == bound and (name == "max" or bound != 0 or is_zero(bound))
+
+
+def is_zero(constant: Any) -> bool:
+    """Whether a number is the positive zero."""
+    return constant == 0 and not np.signbit(constant)
 
 
 def compared(name: str, inputs: Sequence[str], dtype: str) -> str:
