@@ -203,6 +203,7 @@ def products_of_other_types(x, k):
         jnp.dot(byte, byte, preferred_element_type=jnp.uint32),
         jnp.dot(jnp.resize(small, 80), jnp.resize(small, (80, 2)), preferred_element_type=jnp.float32),
         jax.lax.dot_general(small, jnp.round(x), n),
+        jnp.dot(jnp.full(3, 0.75) * k, jnp.full(3, 0.75), preferred_element_type=jnp.int32),  # of sums, whole numbers
     ]
 
 

@@ -89,11 +89,17 @@ def vector_times_matrix(at: Importer, vector: Side, matrix: Side) -> Value:
 
 @handles("dot_general")
 def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    """Products of all pairs of rows, summed over the last axis; a large one of a vector is an operation of its own.
+    """In the result's type from the start: `preferred_element_type` may be wider, and types may be mixed.
 
-    Both are of the result's type from the start: `preferred_element_type` may be wider, and types may be mixed.
+    Where that is of integers, and factors are floats, XLA converts the sums.
     """
-    x, y = (at.builder.convert(value, at.dtype_of(eqn.outvars[0].aval)) for (value,) in inputs)
+    dtype, given = at.dtype_of(eqn.outvars[0].aval), [value for (value,) in inputs]
+    within = "float32" if any(value.dtype == "float32" for value in given) else dtype
+    return at.builder.convert(product(at, eqn, *(at.builder.convert(value, within) for value in given)), dtype)
+
+
+def product(at: Importer, eqn: Any, x: Value, y: Value) -> Value:
+    """All pairs of rows, summed over the last axis; a large one of a vector is an operation of its own."""
     (cx, cy), (bx, by) = eqn.params["dimension_numbers"]
     free_x = [k for k in range(len(x.shape)) if k not in (*cx, *bx)]
     free_y = [k for k in range(len(y.shape)) if k not in (*cy, *by)]
