@@ -17,6 +17,7 @@ from whole_run import SMALL, read, rows_of
 from drivetrain.core.aside import save_text
 from drivetrain.train import resume, train
 from drivetrain.train.config import TrainConfig
+from drivetrain.train.run_dir.archives import append_whole
 from drivetrain.train.telemetry.metrics import MetricsFile
 from drivetrain.train.telemetry.sinks import tensorboard
 from drivetrain.train.telemetry.sinks.table import COLUMNS, Table
@@ -93,6 +94,14 @@ def test_a_line_that_found_no_room_is_there_once_there_is_room(tmp_path, full_di
     table.write(rows[-1])
     table.close()
     assert table_of(tmp_path) == rows
+
+
+def test_a_file_that_finds_no_room_for_what_is_appended_is_named_and_is_as_it_was(tmp_path, full_disk):
+    with (tmp_path / "events").open("ab", buffering=0) as file:
+        append_whole(file, b"kept")
+        with full_disk(6), pytest.raises(OSError, match=r"File too large: '.*/events'"):
+            append_whole(file, b"lost")
+    assert read(tmp_path / "events") == "kept"
 
 
 def test_a_table_that_somebody_has_replaced_as_spreadsheets_do_is_made_anew_with_the_next_row(tmp_path):

@@ -98,12 +98,13 @@ def append_whole(file: IO[bytes], data: bytes) -> None:
     """Append to an unbuffered file, all or nothing.
 
     Raises:
-        OSError: There is no room; the file is as it was.
+        OSError: There is no room; the file, which the error names, is as it was.
     """
     end = os.fstat(file.fileno()).st_size
     try:
         write_all(file, memoryview(data))
-    except OSError:
+    except OSError as error:
+        error.filename = str(file.name)
         os.ftruncate(file.fileno(), end)
         raise
 
