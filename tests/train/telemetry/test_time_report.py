@@ -145,6 +145,22 @@ def test_a_disk_that_refuses_does_not_end_a_run(tmp_path, monkeypatch, capfd):
     assert "where the time goes is not recorded: OSError: [Errno 28] No space left" in capfd.readouterr().err
 
 
+def test_a_page_without_room_is_told_as_that_and_can_be_had_elsewhere(tmp_path, monkeypatch, capfd):
+    run_dir = tmp_path / "run"
+
+    def refuse(path, *args, **keywords):
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as full:
+        full.setattr("drivetrain.train.telemetry.time_report.save_text", refuse)
+        train("dqn", "CartPole-v1", run_dir=str(run_dir), **SEQUENTIAL)
+    said = capfd.readouterr().err
+    assert f"{run_dir}/report.html: cannot be written: No space left on device; `drivetrain report RUN --html" in said
+    assert "not recorded" not in said
+    assert main(["report", str(run_dir), "--html", str(tmp_path / "page.html")]) == 0
+    assert "backpropagation" in (tmp_path / "page.html").read_text()
+
+
 def test_a_reader_of_the_table_that_went_away_is_not_told_that_nothing_was_recorded(tmp_path, monkeypatch, capfd):
     def gone(*args):
         raise BrokenPipeError

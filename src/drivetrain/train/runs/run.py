@@ -144,9 +144,21 @@ def _timed(job: Job) -> Generator[Job]:
     finally:
         if folder is not None:
             with never_failing():
-                from drivetrain.train.telemetry.time_report import write  # the report's parts, which nothing else needs
+                _write_report(job)
 
-                write(job.run_dir)
+
+def _write_report(job: Job) -> None:
+    """Write the page; where there is no room for it, say how it can be had, as what it is made from is there."""
+    from drivetrain.train.telemetry.time_report import REPORT, write  # the report's parts, which nothing else needs
+
+    page = job.run_dir / REPORT
+    try:
+        write(job.run_dir)
+    except OSError as error:
+        if error.filename != str(page):
+            raise
+        remedy = "`drivetrain report RUN --html FILE` writes it, when there is room or elsewhere"
+        sys.stderr.write(f"{page}: cannot be written: {error.strerror}; {remedy}\n")
 
 
 def _keep(done: Result, job: Job) -> None:
