@@ -189,6 +189,7 @@ def test_what_is_no_number_is_answered_with_what_one_looks_like(capsys, words, s
     ("words", "said"),
     [
         (["dqn", "--learning-starts", "5"], "perhaps you meant: --warmup-steps; "),
+        (["dqn", "--output", "x"], "--output, x; perhaps you meant: --run-dir; "),
         (["sac", "--n_envs", "5", "--ent-coef", "1"], "--envs-per-actor for --n_envs, --initial-temperature for --ent"),
         (["ppo", "--n-envs", "5", "--ent-coef", "1"], "--num-envs for --n-envs, --entropy-coefficient for --ent-coef"),
         (["ppo", "--lr", "1", "--num-actor", "3"], "--learning-rate for --lr, --num-actors for --num-actor; "),

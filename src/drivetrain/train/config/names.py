@@ -31,8 +31,11 @@ CALLED_ELSEWHERE = {
     "n_eval_episodes": "eval_episodes", "save_freq": "checkpoint_interval_s", "tensorboard_log": "run_dir",
     "track": "wandb", "wandb_project_name": "wandb", "cuda": "device", "clip_vloss": "value_clip_range",
     "prioritized_replay_alpha": "alpha", "prioritized_replay_beta": "beta", "trained_agent": "init_from",
+    "log_folder": "run_dir", "log_dir": "run_dir", "logdir": "run_dir", "output": "run_dir", "output_dir": "run_dir",
+    "out": "run_dir", "save_dir": "run_dir", "save_path": "run_dir", "exp_name": "run_dir", "workers": "num_actors",
+    "gpu": "device",
 }  # fmt: skip
-"""What Stable-Baselines3, its zoo and CleanRL call settings of ours; where there are two, no algorithm has both."""
+"""What Stable-Baselines3, its zoo, CleanRL and people call settings; where there are two, no algorithm has both."""
 _NO_SETTINGS = {"callback": "callbacks=[...]", "env_id": "env", "seeds": "train_seeds(..., seeds=...)"}
 """What is said in Python otherwise than by a setting."""
 
