@@ -15,11 +15,9 @@ from drivetrain.core.errors import Closed, NotEnoughData
 from drivetrain.core.processes import die_with
 from drivetrain.replay import Replay, _native
 from drivetrain.replay.testing import TaggedRows, TaggedStacks, check_consistent
+from strictness import STRICT
 
 ROOT = Path(__file__).parents[2]
-
-WARNINGS = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
-"""All are errors but that of Python 3.15 about forks beside threads, which some scripts make on purpose."""
 
 
 def run_script(text, *arguments, stdin=b"", check=True):
@@ -27,7 +25,7 @@ def run_script(text, *arguments, stdin=b"", check=True):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # single-threaded, so that it may fork
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = subprocess.run(
-        [sys.executable, *WARNINGS, "-c", text, *map(str, arguments)],
+        [sys.executable, *STRICT, "-c", text, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         env=environment,
@@ -43,7 +41,7 @@ def started_script(text, *arguments):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     return subprocess.Popen(
-        [sys.executable, *WARNINGS, "-c", text, *map(str, arguments)],
+        [sys.executable, *STRICT, "-c", text, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,

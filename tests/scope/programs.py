@@ -7,15 +7,13 @@ from collections import Counter
 
 from drivetrain import scope
 from drivetrain.scope.trace.events import BEGIN
-
-WARNINGS = ("-W", "error", "-W", "ignore:This process:DeprecationWarning")
-"""All are errors but that of Python 3.15 about forks beside threads, which some programs make on purpose."""
+from strictness import STRICT
 
 
 def alone(text, *arguments, stdin=b"", check=True):
     """The finished process of a script of this text, in which warnings are errors."""
     done = subprocess.run(
-        [sys.executable, *WARNINGS, "-c", text, *map(str, arguments)],
+        [sys.executable, *STRICT, "-c", text, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         input=stdin,
         capture_output=True,

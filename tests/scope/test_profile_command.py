@@ -83,25 +83,28 @@ def test_a_program_that_a_signal_ends_ends_us_by_the_same(folder, signum):
     assert scope.load(folder).trace.num_events > 0
 
 
-def test_the_sitecustomize_of_the_user_runs_too(folder, tmp_path):
+@pytest.fixture
+def customized(tmp_path):
+    """A sitecustomize of the user's, in a folder of its own, that says as `customized` where it lies."""
     place = tmp_path / "site"
     place.mkdir()
     (place / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = __file__")
-    done = profiled_text(folder, "print(customized)", python_path=[place])
-    assert done.stdout.decode().strip() == str(place / "sitecustomize.py")
+    return place / "sitecustomize.py"
 
 
-def test_children_that_are_given_our_path_are_followed_where_there_is_another_sitecustomize(folder, tmp_path):
-    place = tmp_path / "site"
-    place.mkdir()
-    (place / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = __file__")
+def test_the_sitecustomize_of_the_user_runs_too(folder, customized):
+    done = profiled_text(folder, "print(customized)", python_path=[customized.parent])
+    assert done.stdout.decode().strip() == str(customized)
+
+
+def test_children_that_are_given_our_path_are_followed_where_there_is_another_sitecustomize(folder, customized):
     text = """
 import os, subprocess, sys
 environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 subprocess.run([sys.executable, "-c", "print(customized)"], env=environment, check=True)
 """
-    done = profiled_text(folder, text, python_path=[place])
-    assert done.stdout.decode().strip() == str(place / "sitecustomize.py")
+    done = profiled_text(folder, text, python_path=[customized.parent])
+    assert done.stdout.decode().strip() == str(customized)
     assert len(scope.load(folder).trace.processes) == 2
 
 

@@ -89,7 +89,7 @@ def vector_times_matrix(at: Importer, vector: Side, matrix: Side) -> Value:
 
 @handles("dot_general")
 def _dot_general(at: Importer, eqn: Any, inputs: list[Parts]) -> Value:
-    """In the result's type from the start: `preferred_element_type` may be wider, and types may be mixed.
+    """Products in the result's type from the start: `preferred_element_type` may be wider, and types may be mixed.
 
     Where that is of integers, and factors are floats, XLA converts the sums.
     """
